@@ -1,0 +1,38 @@
+"""Train neural networks without choosing a learning rate, by stochastic line searches."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from gradline.function import solve
+
+if TYPE_CHECKING:
+    from gradline.torch import GOLSI, LineSearchOptimizer, batches
+
+__version__ = version("gradline")
+
+__all__ = ["GOLSI", "LineSearchOptimizer", "batches", "solve"]
+
+_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "batches"}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs torch only when it is asked for."""
+    if name not in _NEEDS_TORCH:
+        raise AttributeError(f"module 'gradline' has no attribute {name!r}")
+    try:
+        value = getattr(import_module("gradline.torch"), name)
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ModuleNotFoundError(
+            f"gradline.{name} needs PyTorch, which is not installed: pip install 'gradline[torch]'", name="torch"
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | _NEEDS_TORCH)

@@ -1,0 +1,55 @@
+"""Drive a search on a plain Python function."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
+
+from gradline.protocol import Origin, Pending, Record, Search, Slope
+
+O = TypeVar("O", bound=Slope)
+M = TypeVar("M")
+
+_START: Any = object()
+
+
+def solve(
+    search: Search[O, M], phi: Callable[[float], O | float], *, norm: float = 1.0, memory: M = _START
+) -> Record[O, M]:
+    """Search along `phi`, which is asked for what is seen at a step, and return outcome and transcript.
+
+    ```python
+    import gradline
+    from gradline.protocol import Value
+    from gradline.searches import Armijo, GolsI
+
+    # A plain number is a slope: here F'(α) of F(α) = (α - 3)²/2.
+    outcome, transcript = gradline.solve(GolsI(), lambda step: step - 3.0, norm=0.1)
+    assert outcome.step == 5.36870912
+    assert str(outcome.stop) == "the slope changed sign between the last two steps"
+
+    # Searches that compare values see both.
+    record = gradline.solve(Armijo(), lambda step: Value(slope=step - 3.0, value=(step - 3.0) ** 2 / 2))
+    assert record.step == 1.0
+    ```
+
+    Args:
+        search: any search.
+        phi: step → `Slope`, `Value` or `Moments`, whichever the search needs; a plain number stands for a `Slope`.
+            It is asked once at 0, for the origin, and then once for each probe.
+        norm: ‖d‖, the length of the direction that `phi` goes along. It bounds the steps of the gradient-only searches,
+            which are at most 1/‖d‖.
+        memory: what an earlier search handed on (`outcome.memory`); without it `search.start()`.
+
+    Returns:
+        The record of the search; it unpacks as `outcome, transcript`.
+    """
+
+    def see(step: float) -> O:
+        seen = phi(step)
+        return seen if isinstance(seen, Slope) else cast(O, Slope(float(seen)))
+
+    pending = Pending(search, Origin(see(0.0), norm), search.start() if memory is _START else memory)
+    while pending.outcome is None:
+        pending.tell(see(pending.step))
+    return pending.record

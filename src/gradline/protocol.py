@@ -1,0 +1,310 @@
+"""The line-search protocol: a conversation about one number.
+
+A search asks for a step α, is told what was seen at x + α d, and ends with an outcome. Who evaluates,
+on which mini-batch, on which device and for how many runs at once is none of its business.
+
+The rules of the core:
+
+1. A search is *written* as a generator, so that it reads like the paper's pseudo-code
+   (`seen = yield step`), and *driven* through [`Pending`][gradline.protocol.Pending], which records the transcript.
+2. A search is pure: no randomness, clock, printing or tensors. Same observations, same steps.
+3. What a search must see is a type: `Slope`, or `Value`, or `Moments`. Each has all that the one before it has,
+   so an evaluator of `Moments` drives every search.
+4. Memory goes in as a value and comes out as a value. It is made of numbers (a number, `None`, or a tuple of such),
+   so that it can be saved anywhere.
+5. Steps are finite and never negative. A search that would accept a non-finite point ends at the origin instead.
+6. The slope at the origin is the caller's: it costs no probe. One probe is one evaluation, and
+   `len(transcript)` is the only count of them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Generator, Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
+
+__all__ = [
+    "Moments",
+    "Origin",
+    "Outcome",
+    "Pending",
+    "Record",
+    "Search",
+    "Slope",
+    "Stop",
+    "Transcript",
+    "Value",
+    "candidates",
+    "observes",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class Slope:
+    """The directional derivative F'(α) = d·g of one evaluation: all that a gradient-only search looks at."""
+
+    slope: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether every number that describes the function (not its noise) is finite."""
+        return math.isfinite(self.slope)
+
+
+@dataclass(frozen=True, slots=True)
+class Value(Slope):
+    """Slope and value F(α) of one evaluation, both from the same mini-batch."""
+
+    value: float
+
+    @property
+    def finite(self) -> bool:
+        """Whether slope and value are finite."""
+        return math.isfinite(self.slope) and math.isfinite(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Moments(Value):
+    """Slope and value of one evaluation with the variances of these two means over the mini-batch."""
+
+    value_var: float
+    slope_var: float
+
+
+O = TypeVar("O", bound=Slope)
+O_co = TypeVar("O_co", bound=Slope, covariant=True)
+O_contra = TypeVar("O_contra", bound=Slope, contravariant=True)
+M = TypeVar("M")
+
+Transcript: TypeAlias = list[tuple[float, O]]
+"""The probes of one search in order: (step, what was seen there)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin(Generic[O_co]):
+    """What is known at α = 0: what was seen there, and the length ‖d‖ of the direction."""
+
+    at_zero: O_co
+    norm: float
+
+
+class Stop(Enum):
+    """Why a search ended. The values are sentences for people."""
+
+    ACCEPTED_AT_ONCE = "the guess was accepted at once: just past a sign change of the slope"
+    SIGN_CHANGE = "the slope changed sign between the last two steps"
+    SLOPE_BOUND = "the slope is within its bound"
+    DECREASE = "the value decreased enough"
+    STRONG_WOLFE = "value and slope satisfy the strong Wolfe conditions"
+    TOLERANCE = "the bracket around the optimum is smaller than the tolerance"
+    FIXED = "the step is fixed"
+    STEP_MAX = "still downhill at the largest step allowed"
+    STEP_MIN = "still uphill at the smallest step allowed"
+    BUDGET = "the probe budget is spent"
+    NO_PROGRESS = "rounding or jumps of the value left no better step to find"
+    NON_FINITE = "no step gave a finite slope: nothing was changed"
+    UPHILL = "the direction does not point downhill: nothing was changed"
+    NON_FINITE_ORIGIN = "the slope at the start is not finite: nothing was changed"
+    ZERO_DIRECTION = "the direction has length zero: nothing was changed"
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[M]):
+    """How a search ended.
+
+    `probe` is the index of the accepted probe in the transcript (a search may accept an earlier one): its gradient
+    becomes the next origin. `None` means that no probe was accepted: the step is 0 and the parameters stay.
+    """
+
+    step: float
+    probe: int | None
+    stop: Stop
+    memory: M
+
+
+class Search(Protocol[O_contra, M]):
+    """What a line search is.
+
+    Two optional members say more to drivers: a class attribute `observes` (`Slope` where absent; else `Value` or
+    `Moments`), and a method `candidates(transcript)` (see [`candidates`][gradline.protocol.candidates]).
+    """
+
+    def start(self) -> M:
+        """The memory for the very first search."""
+
+    def search(self, origin: Origin[O_contra], memory: M) -> Generator[float, O_contra, Outcome[M]]:
+        """Yield steps, receive what was seen there, return the outcome."""
+
+
+def observes(search: Search[Any, Any]) -> type[Slope]:
+    """Which observation a search needs: its `observes` attribute, `Slope` where it has none."""
+    return cast("type[Slope]", getattr(search, "observes", Slope))
+
+
+def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collection[int]:
+    """Which probes the search may still accept.
+
+    Drivers keep the gradients of these and drop the others. A search without a `candidates` method only ever
+    accepts its last probe.
+    """
+    ask = getattr(search, "candidates", None)
+    return cast("Collection[int]", ask(transcript)) if ask else (len(transcript) - 1,)
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[O, M]):
+    """One search from beginning to end. Unpacks as `outcome, transcript`."""
+
+    origin: Origin[O]
+    outcome: Outcome[M]
+    transcript: Transcript[O]
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter((self.outcome, self.transcript))
+
+    @property
+    def step(self) -> float:
+        """The accepted step; 0 if no probe was accepted."""
+        return self.outcome.step
+
+    @property
+    def stop(self) -> Stop:
+        """Why the search ended."""
+        return self.outcome.stop
+
+    @property
+    def evaluations(self) -> int:
+        """How many probes it took."""
+        return len(self.transcript)
+
+
+class Pending(Generic[O, M]):
+    """A search under way: ask for `.step`, evaluate there, `.tell(seen)`, until there is an `.outcome`.
+
+    It pickles (and copies) at any moment: the copy replays the observations so far.
+
+    ```python
+    from gradline.protocol import Origin, Pending, Slope
+    from gradline.searches import GolsI
+
+    search = GolsI()
+    pending = Pending(search, Origin(Slope(-1.0), norm=1.0), search.start())
+    while pending.outcome is None:
+        pending.tell(Slope(pending.step - 0.1))
+    assert pending.outcome.step == 0.16777216
+    ```
+    """
+
+    __slots__ = ("_ask", "_observes", "_step", "memory", "origin", "outcome", "search", "transcript")
+
+    def __init__(self, search: Search[O, M], origin: Origin[O], memory: M) -> None:
+        self.search = search
+        self.origin = origin
+        self.memory = memory
+        self.outcome: Outcome[M] | None = None
+        self.transcript: Transcript[O] = []
+        self._observes = observes(search)
+        self._step = 0.0
+        if not isinstance(origin, Origin):
+            raise TypeError(f"origin must be an Origin(at_zero, norm), got {origin!r}")
+        self._check(origin.at_zero, "origin.at_zero")
+        if not origin.at_zero.finite:
+            raise ValueError(
+                f"origin.at_zero must be finite (a search starts from a known slope), got {origin.at_zero}"
+            )
+        if not 0.0 <= origin.norm < math.inf:
+            raise ValueError(f"origin.norm must be finite and not negative (it is a length), got {origin.norm!r}")
+        try:
+            conversation = search.search(origin, memory)
+            self._ask = conversation.send
+        except AttributeError as error:
+            raise TypeError(
+                f"search must have start() and a generator search(origin, memory), got {search!r}"
+            ) from error
+        self._advance(cast(O, None))
+
+    @property
+    def step(self) -> float:
+        """The step to evaluate next."""
+        if self.outcome is not None:
+            raise RuntimeError(f"the search has ended ({self.outcome.stop}): it has no further step; read .outcome")
+        return self._step
+
+    def tell(self, seen: O) -> None:
+        """Tell the search what was seen at `.step`."""
+        if self.outcome is not None:
+            raise RuntimeError(f"the search has ended ({self.outcome.stop}): it cannot be told more; start a new one")
+        self._check(seen, "seen")
+        self.transcript.append((self._step, seen))
+        self._advance(seen)
+
+    @property
+    def record(self) -> Record[O, M]:
+        """The finished search as one value."""
+        if self.outcome is None:
+            raise RuntimeError(f"the search has not ended: it waits to be told what was seen at step {self._step!r}")
+        return Record(self.origin, self.outcome, self.transcript)
+
+    @classmethod
+    def replay(
+        cls, search: Search[O, M], origin: Origin[O], memory: M, transcript: Sequence[tuple[float, O]]
+    ) -> Pending[O, M]:
+        """Build a search that stands where the transcript ends; refuses a transcript that is not of this search."""
+        pending = cls(search, origin, memory)
+        for probe, (step, seen) in enumerate(transcript):
+            if pending.outcome is not None or pending.step != step:
+                asked = "nothing more" if pending.outcome is not None else f"step {pending.step!r}"
+                raise ValueError(
+                    f"transcript must be one of {search!r}: at probe {probe} it has step {step!r} "
+                    f"where the search asks for {asked}; was it recorded with other settings or another version?"
+                )
+            pending.tell(seen)
+        return pending
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Pending.replay, (self.search, self.origin, self.memory, self.transcript)
+
+    def __repr__(self) -> str:
+        where = f"asks for step {self._step!r}" if self.outcome is None else f"ended: {self.outcome.stop}"
+        return f"<Pending {self.search!r}: {len(self.transcript)} probes, {where}>"
+
+    def _check(self, seen: O, name: str) -> None:
+        if not isinstance(seen, self._observes):
+            raise TypeError(
+                f"{name} must be a {self._observes.__name__} (that is what {type(self.search).__name__} looks at), "
+                f"got {seen!r}"
+            )
+
+    def _advance(self, seen: O) -> None:
+        try:
+            step = self._ask(seen)
+        except StopIteration as end:
+            self.outcome = self._checked(end.value)
+        else:
+            if not (isinstance(step, float | int) and 0.0 <= step < math.inf):
+                raise ValueError(
+                    f"a search must ask for finite steps of 0 or more, but {self.search!r} asked for {step!r}"
+                )
+            self._step = step
+
+    def _checked(self, outcome: Any) -> Outcome[M]:
+        if not isinstance(outcome, Outcome):
+            raise TypeError(f"a search must return an Outcome, but {self.search!r} returned {outcome!r}")
+        if outcome.probe is None:
+            expected = 0.0
+        elif 0 <= outcome.probe < len(self.transcript):
+            expected, seen = self.transcript[outcome.probe]
+            if not seen.finite:
+                raise ValueError(f"a search must not accept a non-finite point, but {self.search!r} accepted {seen}")
+        else:
+            raise ValueError(
+                f"a search must accept one of its {len(self.transcript)} probes or None, got {outcome.probe}"
+            )
+        if outcome.step != expected:
+            raise ValueError(f"outcome.step must be the step of the accepted probe, {expected!r}, got {outcome.step!r}")
+        return outcome

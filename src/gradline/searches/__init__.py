@@ -1,0 +1,12 @@
+"""The line searches, one algorithm a file, each a frozen dataclass. Nothing here needs torch."""
+
+from gradline.searches.armijo import Armijo
+from gradline.searches.fixed import Fixed
+from gradline.searches.golden_section import GoldenSection
+from gradline.searches.gols_b import GolsB
+from gradline.searches.gols_back import GolsBack
+from gradline.searches.gols_i import GolsI
+from gradline.searches.gols_max import GolsMax
+from gradline.searches.strong_wolfe import StrongWolfe
+
+__all__ = ["Armijo", "Fixed", "GoldenSection", "GolsB", "GolsBack", "GolsI", "GolsMax", "StrongWolfe"]

@@ -1,0 +1,72 @@
+"""Checks of constructor arguments, with one wording for all of them."""
+
+from __future__ import annotations
+
+import math
+
+
+def require(condition: bool, name: str, rule: str, reason: str, value: object) -> None:
+    """Raise a `ValueError` that names the argument, the rule, the reason and the value."""
+    if not condition:
+        raise ValueError(f"{name} must be {rule} ({reason}), got {value!r}")
+
+
+def require_factor(name: str, value: float, reason: str) -> None:
+    """A factor that makes something grow."""
+    require(1.0 < value < math.inf, name, "above 1 and finite", reason, value)
+
+
+def require_fraction(name: str, value: float, reason: str) -> None:
+    """A number strictly between 0 and 1."""
+    require(0.0 < value < 1.0, name, "between 0 and 1", reason, value)
+
+
+def require_range(step_min: float, step_max: float) -> None:
+    """The bounds of the steps."""
+    require(0.0 < step_min < math.inf, "step_min", "positive and finite", "it is the smallest step", step_min)
+    require(
+        step_min <= step_max < math.inf,
+        "step_max",
+        f"finite and at least step_min = {step_min!r}",
+        "it is the largest step",
+        step_max,
+    )
+
+
+def require_budget(max_probes: int | None) -> None:
+    """An optional number of probes."""
+    require(
+        max_probes is None or max_probes >= 1,
+        "max_probes",
+        "at least 1, or None",
+        "a search must look at one step",
+        max_probes,
+    )
+
+
+def require_guess(memory: float) -> float:
+    """The memory of a search that begins at the previous step."""
+    require(not math.isnan(memory), "memory", "a number", "it is the previous step", memory)
+    return memory
+
+
+def require_tolerance(tolerance: float) -> None:
+    """A relative width of a bracket."""
+    require(
+        1e-14 <= tolerance < 1.0,
+        "tolerance",
+        "between 1e-14 and 1",
+        "it is a part of the step, and floating-point numbers are hardly closer to each other",
+        tolerance,
+    )
+
+
+def require_first(step_first: float, step_min: float, step_max: float) -> None:
+    """The first guess of the first search."""
+    require(
+        step_min <= step_first <= step_max,
+        "step_first",
+        f"between step_min = {step_min!r} and step_max = {step_max!r}",
+        "it is the first step probed",
+        step_first,
+    )

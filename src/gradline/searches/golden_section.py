@@ -1,0 +1,111 @@
+"""Golden-section search on function values: the minimiser that the paper argues against."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
+from gradline.searches._arguments import (
+    require_budget,
+    require_first,
+    require_guess,
+    require_range,
+    require_tolerance,
+)
+from gradline.searches._ladder import largest_step
+
+GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GoldenSection:
+    """Bracket a minimum of the value, then narrow the bracket by the golden ratio.
+
+    Bracketing starts at the previous step: while the value falls it expands by the golden ratio, never past
+    α_max = min(1/‖d‖, `step_max`); if the value is above the origin's it contracts. The step of lowest value is
+    accepted, however small the bracket became. With a new mini-batch at each probe the values jump and every jump
+    looks like a minimum: use static or full sampling.
+
+    Args:
+        tolerance: narrow until the bracket is at most this part of its upper end.
+        step_first: the first guess of the first search.
+        step_min: the smallest step.
+        step_max: the cap on the largest step.
+        max_probes: end after this many probes.
+    """
+
+    observes: ClassVar[type[Value]] = Value
+
+    tolerance: float = 1e-6
+    step_first: float = 1.0
+    step_min: float = 1e-8
+    step_max: float = 1e7
+    max_probes: int | None = None
+
+    def __post_init__(self) -> None:
+        require_tolerance(self.tolerance)
+        require_range(self.step_min, self.step_max)
+        require_first(self.step_first, self.step_min, self.step_max)
+        require_budget(self.max_probes)
+
+    def start(self) -> float:
+        """The first guess."""
+        return self.step_first
+
+    def candidates(self, transcript: Transcript[Value]) -> tuple[int]:
+        """The probe of lowest value, the latest of equals."""
+        return (min(range(len(transcript)), key=lambda probe: (_height(transcript[probe][1]), -probe)),)
+
+    def search(self, origin: Origin[Value], memory: float) -> Generator[float, Value, Outcome[float]]:
+        """One search; `memory` is the previous step."""
+        seen: Transcript[Value] = []
+        budget = self.max_probes or math.inf
+        top = max(largest_step(origin.norm, self.step_max), self.step_min)
+        low, mid, high = 0.0, 0.0, math.inf
+        lowest = origin.at_zero.value
+        step = max(min(require_guess(memory), top), self.step_min)
+        while mid == 0.0 or high == math.inf:
+            at_step = yield step
+            seen.append((step, at_step))
+            if _height(at_step) > lowest:
+                high = step
+                if mid == 0.0 and step <= self.step_min:
+                    return self._accept(seen, Stop.STEP_MIN, memory)
+                step = max(step / GOLDEN, self.step_min)
+            else:
+                low, mid, lowest = mid, step, at_step.value
+                if step >= top:
+                    return self._accept(seen, Stop.STEP_MAX, memory)
+                step = min(step * GOLDEN, top)
+            if len(seen) >= budget:
+                return self._accept(seen, Stop.BUDGET, memory)
+        while high - low > self.tolerance * high:
+            right = high - mid > mid - low
+            step = mid + (2.0 - GOLDEN) * (high - mid) if right else mid - (2.0 - GOLDEN) * (mid - low)
+            at_step = yield step
+            seen.append((step, at_step))
+            if _height(at_step) < lowest:
+                low, high = (mid, high) if right else (low, mid)
+                mid, lowest = step, at_step.value
+            elif right:
+                high = step
+            else:
+                low = step
+            if len(seen) >= budget:
+                return self._accept(seen, Stop.BUDGET, memory)
+        return self._accept(seen, Stop.TOLERANCE, memory)
+
+    def _accept(self, seen: Transcript[Value], stop: Stop, memory: float) -> Outcome[float]:
+        (probe,) = self.candidates(seen)
+        step, at_step = seen[probe]
+        if not at_step.finite:
+            return Outcome(0.0, None, Stop.NON_FINITE, memory)
+        return Outcome(step, probe, stop, step)
+
+
+def _height(seen: Value) -> float:
+    """The value, +∞ for a non-finite probe."""
+    return seen.value if seen.finite else math.inf

@@ -1,0 +1,92 @@
+"""GOLS-B, the gradient-only line search by bisection (Kafka and Wilke, the JOGO paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gradline.protocol import Origin, Outcome, Slope, Stop, Transcript
+from gradline.searches._arguments import require_budget, require_range, require_tolerance
+from gradline.searches._ladder import largest_step, slope_of
+
+GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class GolsB:
+    """Bracket a sign change of the slope from - to +, then bisect it: the exact search of the family.
+
+    Bracketing starts at `step_min` and expands by the golden ratio, never past α_max = min(1/‖d‖, `step_max`). The
+    last probe is accepted; where that one is non-finite, the largest step with a negative slope.
+    Each search begins anew: there is no memory.
+
+    Args:
+        tolerance: bisect until the bracket is at most this part of its upper end.
+        step_min: the first step.
+        step_max: the cap on the largest step.
+        max_probes: end after this many probes; `None`: the range and the tolerance bound it (about 110).
+    """
+
+    tolerance: float = 1e-12
+    step_min: float = 1e-8
+    step_max: float = 1e7
+    max_probes: int | None = None
+
+    def __post_init__(self) -> None:
+        require_tolerance(self.tolerance)
+        require_range(self.step_min, self.step_max)
+        require_budget(self.max_probes)
+
+    def start(self) -> None:
+        """Nothing: each search begins at the smallest step."""
+
+    def candidates(self, transcript: Transcript[Slope]) -> set[int]:
+        """The last probe, and the largest step with a negative slope."""
+        return {len(transcript) - 1} | _lower_end(transcript)
+
+    def search(self, origin: Origin[Slope], memory: None) -> Generator[float, Slope, Outcome[None]]:
+        """One search from the smallest step up."""
+        seen: Transcript[Slope] = []
+        budget = self.max_probes or math.inf
+        top = max(largest_step(origin.norm, self.step_max), self.step_min)
+        low, step = 0.0, self.step_min
+        while True:
+            at_step = yield step
+            seen.append((step, at_step))
+            if slope_of(at_step) >= 0.0:
+                break
+            if step >= top:
+                return _accept(seen, Stop.STEP_MAX)
+            if len(seen) >= budget:
+                return _accept(seen, Stop.BUDGET)
+            low, step = step, min(step * GOLDEN, top)
+        if low == 0.0:
+            return _accept(seen, Stop.STEP_MIN)
+        high = step
+        while high - low > self.tolerance * high:
+            if len(seen) >= budget:
+                return _accept(seen, Stop.BUDGET)
+            step = low + (high - low) / 2.0
+            at_step = yield step
+            seen.append((step, at_step))
+            if slope_of(at_step) >= 0.0:
+                high = step
+            else:
+                low = step
+        return _accept(seen, Stop.TOLERANCE)
+
+
+def _lower_end(seen: Transcript[Slope]) -> set[int]:
+    """The probe at the lower end of the bracket, if there is one: the latest with a negative slope."""
+    for probe in range(len(seen) - 1, -1, -1):
+        if slope_of(seen[probe][1]) < 0.0:
+            return {probe}
+    return set()
+
+
+def _accept(seen: Transcript[Slope], stop: Stop) -> Outcome[None]:
+    last = {len(seen) - 1} if seen[-1][1].finite else _lower_end(seen)
+    for probe in last:
+        return Outcome(seen[probe][0], probe, stop, None)
+    return Outcome(0.0, None, Stop.NON_FINITE, None)

@@ -1,0 +1,63 @@
+"""GOLS-Back, the backtracking gradient-only line search (Kafka and Wilke, the JOGO paper)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gradline.protocol import Origin, Outcome, Slope, Stop
+from gradline.searches._arguments import require_budget, require_fraction, require_range
+from gradline.searches._ladder import Ladder, largest_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class GolsBack:
+    """Start at the largest step and shrink until the slope is at most c2·|F'(0)|.
+
+    The largest step is α_max = min(1/‖d‖, `step_max`); a negative slope there is accepted as it is.
+    Each search begins anew: there is no memory.
+
+    Args:
+        shrink: the factor by which a rejected step is multiplied.
+        overshoot: c2, the part of the initial slope that bounds the slope at the accepted step.
+        step_min: the smallest step.
+        step_max: the cap on the largest step.
+        strict: do not let the last step pass `step_min` by less than one factor.
+        max_probes: end after this many probes, accepting the last.
+    """
+
+    shrink: float = 0.5
+    overshoot: float = 0.9
+    step_min: float = 1e-8
+    step_max: float = 1e7
+    strict: bool = False
+    max_probes: int | None = None
+
+    def __post_init__(self) -> None:
+        require_fraction("shrink", self.shrink, "a rejected step is multiplied by it")
+        require_fraction("overshoot", self.overshoot, "the slope must shrink")
+        require_range(self.step_min, self.step_max)
+        require_budget(self.max_probes)
+
+    def start(self) -> None:
+        """Nothing: each search begins at the largest step."""
+
+    def search(self, origin: Origin[Slope], memory: None) -> Generator[float, Slope, Outcome[None]]:
+        """One search from the largest step down."""
+        ladder = Ladder(
+            1.0 / self.shrink,
+            self.step_min,
+            largest_step(origin.norm, self.step_max),
+            self.strict,
+            self.max_probes or math.inf,
+        )
+        rung = yield from ladder.stand(ladder.top)
+        if rung.slope < 0.0:
+            return rung.outcome(None, None)
+        bound = self.overshoot * abs(origin.at_zero.slope)
+        if rung.slope <= bound:
+            return rung._replace(stop=Stop.SLOPE_BOUND).outcome(None, None)
+        # At most the bound, not below it: compare with the next number above.
+        rung = yield from ladder.descend(rung, math.nextafter(bound, math.inf), Stop.SLOPE_BOUND)
+        return rung.outcome(None, None)

@@ -1,0 +1,77 @@
+"""GOLS-I, the inexact gradient-only line search (Section 4 of the paper; Equations 8 to 12, Algorithm 1)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+
+from gradline.protocol import Origin, Outcome, Slope, Stop
+from gradline.searches._arguments import require, require_budget, require_factor, require_guess, require_range
+from gradline.searches._ladder import Ladder, largest_step
+
+
+@dataclass(frozen=True, kw_only=True)
+class GolsI:
+    """Find a step where the slope changes sign from - to +, starting from the previous step.
+
+    1. Probe the previous step (the very first time `step_min`), clipped to α_max = min(1/‖d‖, `step_max`) and then
+       to `step_min`. If 0 < F'(α) < c2·|F'(0)|, accept it at once.
+    2. If F'(α) < 0, multiply the step by `growth` until the slope is no longer negative.
+    3. If F'(α) ≥ 0, divide it until the slope is negative.
+
+    The last step probed is accepted; it is also the memory handed to the next search.
+
+    Where the paper leaves a choice:
+
+    * Algorithm 1 as printed swaps the guards of growing and shrinking and could never grow from α_min; this follows
+      the text (Equations 9 and 10), as the authors' programs do.
+    * Equation 8 has ≤, Algorithm 1 and the programs have <. This uses <. A slope of exactly 0 shrinks.
+    * Multiplying first and checking after lets a step leave [α_min, α_max] by less than one `growth`. That is the
+      published algorithm and the default; `strict=True` clips.
+    * A non-finite slope is not in the paper. It counts as +∞: it ends growth, and shrinking runs on from there. If the
+      smallest step is still non-finite the search ends with `Stop.NON_FINITE`, at the origin.
+
+    Args:
+        growth: η, the factor between two probes.
+        overshoot: c2, how much of the initial slope may remain, with the other sign, when a guess is accepted at once.
+        step_min: α_min, the smallest step and the first guess.
+        step_max: the cap on the largest step (which is 1/‖d‖ where that is smaller).
+        strict: keep every step within [α_min, α_max].
+        max_probes: end after this many probes, accepting the last; `None`: the range of steps bounds it (about 50).
+    """
+
+    growth: float = 2.0
+    overshoot: float = 0.9
+    step_min: float = 1e-8
+    step_max: float = 1e7
+    strict: bool = False
+    max_probes: int | None = None
+
+    def __post_init__(self) -> None:
+        require_factor("growth", self.growth, "each probe multiplies or divides the step by it")
+        require(
+            0.0 < self.overshoot < math.inf,
+            "overshoot",
+            "positive and finite",
+            "it scales the slope at which a guess is accepted at once",
+            self.overshoot,
+        )
+        require_range(self.step_min, self.step_max)
+        require_budget(self.max_probes)
+
+    def start(self) -> float:
+        """The first guess: the smallest step."""
+        return self.step_min
+
+    def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
+        """One search; `memory` is the previous step."""
+        top = largest_step(origin.norm, self.step_max)
+        ladder = Ladder(self.growth, self.step_min, top, self.strict, self.max_probes or math.inf)
+        rung = yield from ladder.stand(require_guess(memory))
+        if 0.0 < rung.slope < self.overshoot * abs(origin.at_zero.slope):
+            return Outcome(rung.step, rung.probe, Stop.ACCEPTED_AT_ONCE, rung.step)
+        grown = yield from ladder.climb(rung, 0.0, Stop.SIGN_CHANGE)
+        if grown is rung or grown.slope == math.inf:
+            grown = yield from ladder.descend(grown, 0.0, Stop.SIGN_CHANGE)
+        return grown.outcome(grown.step, memory)

@@ -1,0 +1,118 @@
+"""The strong Wolfe search of Moré and Thuente, through SciPy's DCSRCH."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar
+
+from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
+from gradline.searches._arguments import (
+    require,
+    require_budget,
+    require_first,
+    require_fraction,
+    require_guess,
+    require_range,
+    require_tolerance,
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class StrongWolfe:
+    """Find a step with F(α) ≤ F(0) + c1·α·F'(0) and |F'(α)| ≤ c2·|F'(0)|.
+
+    The standard search of quasi-Newton methods; it needs a smooth function, so use full or static sampling.
+    A search begins at the previous step. Where rounding or the probe budget ends it first, the best step found so far
+    is accepted, if it is better than the origin.
+
+    Args:
+        decrease: c1, the part of the decrease promised by the initial slope that must be reached.
+        curvature: c2, the part of the initial slope that may remain.
+        tolerance: end when the bracket is at most this part of its upper end.
+        step_first: the first guess of the first search.
+        step_min: the smallest step.
+        step_max: the largest step.
+        max_probes: end after this many probes.
+    """
+
+    observes: ClassVar[type[Value]] = Value
+
+    decrease: float = 1e-4
+    curvature: float = 0.9
+    tolerance: float = 1e-14
+    step_first: float = 1.0
+    step_min: float = 1e-8
+    step_max: float = 1e7
+    max_probes: int | None = 100
+
+    def __post_init__(self) -> None:
+        require_fraction("decrease", self.decrease, "it is a part of the decrease promised by the slope")
+        require(
+            self.decrease < self.curvature < 1.0,
+            "curvature",
+            f"between decrease = {self.decrease!r} and 1",
+            "otherwise no step may satisfy both conditions",
+            self.curvature,
+        )
+        require_tolerance(self.tolerance)
+        require_range(self.step_min, self.step_max)
+        require_first(self.step_first, self.step_min, self.step_max)
+        require_budget(self.max_probes)
+
+    def start(self) -> float:
+        """The first guess."""
+        return self.step_first
+
+    def candidates(self, transcript: Transcript[Value]) -> set[int]:
+        """The last probe, and the one of lowest value."""
+        return {len(transcript) - 1} | _lowest(transcript, math.inf)
+
+    def search(self, origin: Origin[Value], memory: float) -> Generator[float, Value, Outcome[float]]:
+        """One search; `memory` is the previous step."""
+        import numpy as np
+        from scipy.optimize._dcsrch import DCSRCH
+
+        zero = origin.at_zero
+        if zero.slope >= 0.0:
+            return Outcome(0.0, None, Stop.UPHILL, memory)
+        seen: Transcript[Value] = []
+        guess, largest = max(min(require_guess(memory), self.step_max), self.step_min), self.step_max
+        while True:
+            dcsrch = DCSRCH(None, None, self.decrease, self.curvature, self.tolerance, self.step_min, largest)
+            step, value, slope, task = guess, zero.value, zero.slope, b"START"
+            while True:
+                with np.errstate(all="ignore"):
+                    step, _, _, task = dcsrch._iterate(step, value, slope, task)
+                step = float(step)
+                if task[:4] == b"CONV":
+                    return Outcome(step, len(seen) - 1, Stop.STRONG_WOLFE, step)
+                if task[:2] != b"FG" or not math.isfinite(step):
+                    stop = Stop.STEP_MAX if b"STPMAX" in task else Stop.NO_PROGRESS
+                    return _best(seen, zero, stop, memory)
+                at_step = yield step
+                seen.append((step, at_step))
+                if self.max_probes is not None and len(seen) >= self.max_probes:
+                    return _best(seen, zero, Stop.BUDGET, memory)
+                if not at_step.finite:
+                    break
+                value, slope = at_step.value, at_step.slope
+            # DCSRCH knows no steps without a value: begin again below this one.
+            guess = largest = step / 2.0
+            if guess < self.step_min:
+                return _best(seen, zero, Stop.NON_FINITE, memory)
+
+
+def _lowest(seen: Transcript[Value], below: float) -> set[int]:
+    """The probe of lowest value, if that is below the given one."""
+    finite = [probe for probe, (_, at_step) in enumerate(seen) if at_step.finite and at_step.value < below]
+    return {min(finite, key=lambda probe: seen[probe][1].value)} if finite else set()
+
+
+def _best(seen: Transcript[Value], zero: Value, stop: Stop, memory: float) -> Outcome[float]:
+    """Accept the best probe if it improves on the origin, else stay there."""
+    for probe in _lowest(seen, zero.value):
+        step = seen[probe][0]
+        return Outcome(step, probe, stop, step)
+    return Outcome(0.0, None, stop if stop is Stop.NON_FINITE else Stop.NO_PROGRESS, memory)

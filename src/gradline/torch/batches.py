@@ -1,0 +1,256 @@
+"""Endless mini-batches for line searches: dynamic, static or full sampling (Definitions 2.1 and 2.2 of the paper).
+
+* `dynamic`: a new mini-batch for every evaluation. What gradient-only searches are made for.
+* `static`: one mini-batch for all evaluations of a step. What searches that compare values need.
+* `full`: all the data, every time.
+
+```python
+import torch, gradline
+
+inputs = torch.randn(500, 4)
+targets = inputs.sum(dim=1, keepdim=True)
+model = torch.nn.Linear(4, 1)
+optimizer = gradline.GOLSI(model.parameters())
+batches = gradline.batches.dynamic(inputs, targets, batch_size=50, seed=0)
+
+closure = batches.closure(optimizer, lambda x, y: torch.nn.functional.mse_loss(model(x), y))
+for _ in range(100):
+    loss = optimizer.step(closure)
+
+for x, y in batches.take(100):  # the same, without a closure
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(model(x), y).backward()
+    optimizer.step()
+```
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.data import DataLoader
+
+__all__ = ["Batches", "dynamic", "full", "static"]
+
+
+def dynamic(*source: Any, batch_size: int | None = None, seed: int | None = None) -> Batches:
+    """A new mini-batch for every evaluation.
+
+    Args:
+        source: tensors of equal length, or one `DataLoader`. They are reshuffled in every epoch (a loader: if it
+            shuffles); of tensors, the incomplete rest of an epoch is left out, so that all batches have the same size.
+        batch_size: samples in a batch of tensors; a loader has its own.
+        seed: makes the order reproducible; without it one number is drawn from torch's global generator.
+    """
+    return Batches(_stream(source, batch_size, seed), keep=False)
+
+
+def static(*source: Any, batch_size: int | None = None, seed: int | None = None) -> Batches:
+    """One mini-batch for all evaluations of a step; the arguments are those of `dynamic`."""
+    return Batches(_stream(source, batch_size, seed), keep=True)
+
+
+def full(*source: Any) -> Batches:
+    """All the data in every evaluation: tensors as they are, or one pass through a `DataLoader`, joined."""
+    if len(source) == 1 and isinstance(source[0], DataLoader):
+        whole = _join(list(source[0]))
+    else:
+        _check_tensors(source)
+        whole = source
+    return Batches(_Whole(whole), keep=True)
+
+
+class Batches(Iterator[Any]):
+    """An endless iterator over mini-batches, which saves and restores its position."""
+
+    def __init__(self, stream: _Stream, *, keep: bool) -> None:
+        self._stream = stream
+        self._keep = keep
+        self._current: Any = None
+        self._taken = False  # whether there is a current batch
+
+    def __iter__(self) -> Batches:
+        return self
+
+    def __next__(self) -> Any:
+        """The next mini-batch, whatever the mode: for loops without a closure."""
+        self.advance()
+        return self._current
+
+    def take(self, count: int) -> Iterator[Any]:
+        """The next `count` mini-batches."""
+        return itertools.islice(self, count)
+
+    def draw(self) -> Any:
+        """The batch for one evaluation: a new one (dynamic), or the current one until `advance()` (static, full)."""
+        if not (self._keep and self._taken):
+            self.advance()
+        return self._current
+
+    def advance(self) -> None:
+        """Go on to the next mini-batch."""
+        self._current = self._stream.next()
+        self._taken = True
+
+    def closure(self, optimizer: Optimizer, loss: Callable[..., Tensor]) -> Callable[[], Tensor]:
+        """The ordinary torch closure: clear gradients, draw a batch, compute its loss, go backward, return it.
+
+        In static mode the optimizer's steps draw the batches, each step one.
+
+        Args:
+            optimizer: the optimizer whose `step` will be given the closure.
+            loss: called with the parts of a batch (a dict or a single tensor: with the batch itself).
+        """
+        if self._keep:
+            optimizer.register_step_pre_hook(lambda *_: self.advance())
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            batch = self.draw()
+            value = loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
+            value.backward()  # type: ignore[no-untyped-call]
+            return value
+
+        return closure
+
+    def state_dict(self) -> dict[str, Any]:
+        """The position, as plain numbers."""
+        return {"stream": self._stream.state_dict(), "taken": self._taken}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go to a saved position. A loader reads and drops the batches of its epoch up to there."""
+        self._taken = state_dict["taken"]
+        self._current = self._stream.load_state_dict(state_dict["stream"])
+
+
+class _Stream(Protocol):
+    """An endless source of batches. Loading a position returns the batch that was current there."""
+
+    def next(self) -> Any: ...
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
+
+
+class _Whole:
+    """Always everything."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole = whole
+
+    def next(self) -> Any:
+        return self.whole
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        return self.whole
+
+
+class _Epochs:
+    """Epoch after epoch, each begun from its own seed, so that three numbers are the whole position."""
+
+    def __init__(self, begin: Callable[[int, int], Iterator[Any]], seed: int | None) -> None:
+        self._begin = begin
+        self._seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
+        self._epoch = 0
+        self._position = 0
+        self._batches: Iterator[Any] | None = None
+
+    def next(self) -> Any:
+        for _ in range(2):
+            if self._batches is None:
+                entropy = np.random.SeedSequence((self._seed, self._epoch)).generate_state(1, np.uint64)
+                self._batches = self._begin(int(entropy[0] >> np.uint64(1)), self._epoch)
+                self._position = 0
+            try:
+                batch = next(self._batches)
+            except StopIteration:
+                self._batches = None
+                self._epoch += 1
+            else:
+                self._position += 1
+                return batch
+        raise ValueError("source must have at least one batch (it is drawn from without end), got an empty one")
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"seed": self._seed, "epoch": self._epoch, "position": self._position}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        self._seed, self._epoch, self._batches = state_dict["seed"], state_dict["epoch"], None
+        batch = None
+        for _ in range(state_dict["position"]):
+            batch = self.next()
+        return batch
+
+
+def _stream(source: tuple[Any, ...], batch_size: int | None, seed: int | None) -> _Epochs:
+    if seed is not None and seed < 0:
+        raise ValueError(f"seed must be 0 or more (it seeds a generator), got {seed!r}")
+    if len(source) == 1 and isinstance(source[0], DataLoader):
+        if batch_size is not None:
+            raise ValueError(f"batch_size must not be given with a DataLoader (it has its own), got {batch_size!r}")
+        return _Epochs(lambda seed, epoch: _loader_epoch(source[0], seed, epoch), seed)
+    samples = _check_tensors(source)
+    if batch_size is None or not 1 <= batch_size <= samples:
+        raise ValueError(f"batch_size must be between 1 and the number of samples, {samples}, got {batch_size!r}")
+    return _Epochs(lambda seed, _: _tensor_epoch(source, batch_size, seed), seed)
+
+
+def _check_tensors(source: tuple[Any, ...]) -> int:
+    if not source or not all(isinstance(part, Tensor) and part.ndim for part in source):
+        kinds = ", ".join(type(part).__name__ for part in source) or "nothing"
+        raise TypeError(f"source must be tensors of samples or one DataLoader, got {kinds}")
+    lengths = [len(part) for part in source]
+    if len(set(lengths)) != 1 or lengths[0] == 0:
+        raise ValueError(f"source must be tensors of equal length (a sample is a row of each), got lengths {lengths}")
+    return lengths[0]
+
+
+def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int) -> Iterator[Any]:
+    samples = len(tensors[0])
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
+    for start in range(0, samples - batch_size + 1, batch_size):
+        chosen = order[start : start + batch_size]
+        yield tuple(tensor[chosen.to(tensor.device)] for tensor in tensors)
+
+
+def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[Any]:
+    """One pass through a loader whose every draw follows from the seed; the global generator is left alone.
+
+    A loader seeds its workers when it begins, and its sampler shuffles when the first batch is asked for.
+    """
+    for part in (loader, loader.sampler, loader.batch_sampler):
+        generator = getattr(part, "generator", None)
+        if isinstance(generator, torch.Generator):
+            generator.manual_seed(seed)
+    if hasattr(loader.sampler, "set_epoch"):
+        loader.sampler.set_epoch(epoch)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        batches = iter(loader)
+        first = list(itertools.islice(batches, 1))
+    yield from first
+    yield from batches
+
+
+def _join(parts: list[Any]) -> Any:
+    """One batch out of many of the same form."""
+    if not parts:
+        raise ValueError("source must have at least one batch, got an empty DataLoader")
+    first = parts[0]
+    if isinstance(first, Tensor):
+        return torch.cat(parts)
+    if isinstance(first, dict):
+        return {key: _join([part[key] for part in parts]) for key in first}
+    if isinstance(first, tuple | list):
+        return tuple(_join([part[place] for part in parts]) for place in range(len(first)))
+    raise TypeError(f"source must give batches of tensors (they are joined into one), got {type(first).__name__}")

@@ -1,0 +1,222 @@
+"""The conversation between a search and a model: one machine behind every way to train.
+
+A search (`Pending`) asks about points on a line (`Line`), x0 + α d. Each evaluation of the gradient is told to it,
+whether a closure made it or the user's own `loss.backward()`:
+
+    no search ──gradient──▶ aim d, begin ──▶ probe ──gradient──▶ tell ──▶ probe … ──▶ outcome: accept it, and
+                                                              begin the next search from the gradient just computed
+
+`hold` has the whole conversation with a closure and leaves the parameters at the accepted point.
+`turn` has one turn of it on gradients that are there, and leaves the parameters at the next probe.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias, cast
+
+import torch
+from torch import Tensor
+
+from gradline.protocol import Origin, Outcome, Pending, Record, Search, Slope, Stop, Value, candidates, observes
+from gradline.torch.direction import SteepestDescent, Update
+from gradline.torch.line import Gradients, Line, measure
+
+Closure: TypeAlias = Callable[[], Any]
+
+
+class Evaluation(NamedTuple):
+    """What one evaluation showed. The value is seen only where the search compares values."""
+
+    gradients: Gradients
+    norm: float
+    slope: float
+    value: float | None
+    loss: Any
+
+    def seen(self, slope: float) -> Slope:
+        """What a search is told, with the slope along its own direction."""
+        return Slope(slope) if self.value is None else Value(slope, self.value)
+
+
+class Mark(NamedTuple):
+    """Where the conversation stood when a step began."""
+
+    pending: Pending[Any, Any] | None
+    told: int
+    probing: bool
+
+
+class Descent:
+    """The state of training by line searches. `collect` finds the gradients there are."""
+
+    def __init__(
+        self,
+        search: Search[Any, Any],
+        direction: SteepestDescent | Update,
+        collect: Callable[[], Gradients],
+        *,
+        reuse_gradient: bool,
+    ) -> None:
+        self.search = search
+        self.direction = direction
+        self.collect = collect
+        self.reuse_gradient = reuse_gradient
+        self.evaluations = 0
+        self.iterations = 0
+        self.last: Record[Any, Any] | None = None
+        self.memory = search.start()
+        self.pending: Pending[Any, Any] | None = None
+        self.line: Line | None = None
+        self.kept: dict[int, Evaluation] = {}
+        self.probing = False  # between calls the parameters belong at the probe
+        self._nothing: Record[Any, Any] | None = None  # why the last attempt to begin a search began none
+
+    def hold(self, closure: Closure) -> Any:
+        """Search to the end, or end what `turn` has begun; return the accepted probe's loss."""
+        if self.pending is None or not (self.reuse_gradient or self.probing):
+            at_origin = self._evaluate(closure, None)
+            self._begin(at_origin)
+            if self.pending is None:
+                self._finish(cast("Record[Any, Any]", self._nothing))
+                return at_origin.loss
+        pending = self.pending
+        while pending.outcome is None:
+            self.to_probe()
+            loss = self._tell(self._evaluate(closure, self.line))
+        self.probing = False
+        return loss
+
+    def turn(self) -> None:
+        """Tell the gradients that are there, and go to the next probe."""
+        self.evaluations += 1
+        if self.probing:
+            self._tell(self._look(None, self.line))
+        else:
+            self._begin(self._look(None, None))
+            if self.pending is None:
+                self._finish(cast("Record[Any, Any]", self._nothing))
+        self.probing = False
+        if self.pending is not None:
+            self.to_probe()
+            self.probing = True
+
+    def to_probe(self) -> None:
+        """Put the parameters where the search wants to look."""
+        cast(Line, self.line).go(cast("Pending[Any, Any]", self.pending).step)
+
+    def mark(self) -> Mark:
+        """Note where the conversation stands."""
+        return Mark(self.pending, 0 if self.pending is None else len(self.pending.transcript), self.probing)
+
+    def rewind(self, mark: Mark) -> None:
+        """After a failure: put parameters and search back to where they stood.
+
+        A search that has been accepted since stays accepted, and one that has begun since is put back to its beginning.
+        """
+        pending, line = self.pending, self.line
+        if pending is None or line is None:
+            return
+        told = mark.told if pending is mark.pending else 0
+        self.pending = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
+        self.kept = {probe: kept for probe, kept in self.kept.items() if probe < told}
+        self.probing = mark.probing and pending is mark.pending
+        if self.probing:
+            self.to_probe()
+        else:
+            line.home()
+
+    def _begin(self, at_origin: Evaluation) -> None:
+        """Aim from an evaluation at the present point and begin a search, if there is anything to search."""
+        self.pending, self.kept = None, {}
+        gradients, norm = at_origin.gradients, at_origin.norm
+        if self.line is None or not self.line.moves(gradients.parameters):
+            self.line = Line(gradients.parameters)
+        self.line.away = False
+        slope, length = -norm, norm
+        if math.isfinite(norm):
+            slope, length = self.direction.aim(self.line, gradients, norm)
+            self.line.aimed = True
+        origin = Origin(at_origin.seen(slope), length)
+        if not (origin.at_zero.finite and math.isfinite(length)):
+            outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
+        elif length == 0.0:
+            outcome = Outcome(0.0, None, Stop.ZERO_DIRECTION, self.memory)
+        else:
+            pending = Pending(self.search, origin, self.memory)
+            if pending.outcome is None:
+                self.pending = pending
+                return
+            outcome = pending.outcome
+        self._nothing = Record(origin, outcome, [])
+
+    def _tell(self, evaluation: Evaluation) -> Any:
+        """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""
+        pending = cast("Pending[Any, Any]", self.pending)
+        pending.tell(evaluation.seen(evaluation.slope))
+        probe = len(pending.transcript) - 1
+        outcome = pending.outcome
+        if outcome is None:
+            self._keep(probe, evaluation)
+        elif outcome.probe is None:
+            self._give_up(pending)
+        else:
+            if outcome.probe != probe:
+                evaluation = self.kept[outcome.probe]
+                cast(Line, self.line).go(outcome.step)
+                for parameter, gradient in zip(*evaluation.gradients, strict=True):
+                    parameter.grad = gradient
+            self._finish(pending.record)
+            if self.reuse_gradient:
+                self._begin(evaluation)
+        return evaluation.loss
+
+    def _finish(self, record: Record[Any, Any]) -> None:
+        """Make the present point the accepted one."""
+        self.memory = record.outcome.memory
+        self.last = record
+        self.iterations += 1
+        self.pending, self.kept = None, {}
+        cast(Line, self.line).away = False
+
+    def _give_up(self, pending: Pending[Any, Any]) -> None:
+        """Go back to the origin; where the evaluations were at fault, not the direction, that one stands."""
+        cast(Line, self.line).home()
+        self._finish(pending.record)
+        if pending.record.stop is Stop.NON_FINITE:
+            self.pending = Pending(self.search, pending.origin, self.memory)
+
+    def _keep(self, probe: int, evaluation: Evaluation) -> None:
+        """Keep the gradients of probes that may yet be accepted, and only these. The last one is there anyway."""
+        if hasattr(self.search, "candidates"):
+            wanted = candidates(self.search, cast("Pending[Any, Any]", self.pending).transcript)
+            self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
+            if probe in wanted:
+                self.kept[probe] = evaluation._replace(gradients=evaluation.gradients.cloned())
+
+    def _evaluate(self, closure: Closure, line: Line | None) -> Evaluation:
+        self.evaluations += 1
+        with torch.enable_grad():
+            loss = closure()
+        return self._look(loss, line)
+
+    def _look(self, loss: Any, line: Line | None) -> Evaluation:
+        """What the gradients show, along a line if there is one; and the loss, where values count."""
+        gradients = self.collect()
+        scalars = [self._scalar(loss)] if observes(self.search) is not Slope else []
+        if line is None:
+            norm, slope, values = measure(gradients.tensors, [], *scalars)
+        else:
+            norm, slope, values = line.measure(gradients, *scalars)
+        return Evaluation(gradients, norm, slope, values[0] if values else None, loss)
+
+    def _scalar(self, loss: Any) -> Tensor:
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            return loss.detach().reshape(())
+        if isinstance(loss, float | int):
+            return torch.tensor(float(loss), dtype=torch.float64)
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+        raise TypeError(
+            f"closure must return the loss, one number ({type(self.search).__name__} compares it), got {got}"
+        )

@@ -1,0 +1,76 @@
+"""Search directions: steepest descent, and any torch optimizer's own update.
+
+A direction is aimed once per search, from the gradient at the origin; probes do not touch it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import TypeAlias
+
+import torch
+from torch.optim import Optimizer
+
+from gradline.torch.line import Gradients, Line, measure
+
+DirectionFactory: TypeAlias = Callable[..., Optimizer]
+"""Builds a torch optimizer from parameter groups and a learning rate: an optimizer's class, or a partial of it."""
+
+
+class SteepestDescent:
+    """d = -g. Slope and length follow from the gradient's length, without another transfer."""
+
+    def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
+        """Write the direction into the line; return its slope and its length."""
+        if line.directions[0].is_cpu:
+            for direction, gradient in zip(line.directions, gradients.tensors, strict=True):
+                torch.neg(gradient, out=direction)
+        else:
+            torch._foreach_copy_(line.directions, gradients.tensors)
+            torch._foreach_neg_(line.directions)
+        return -gradient_norm * gradient_norm, gradient_norm
+
+
+class Update:
+    """d = what a torch optimizer would add to the parameters for each unit of learning rate.
+
+    So α *is* the learning rate which that optimizer lacks. Its state (momentum, second moments) advances once per
+    direction, never per probe.
+
+    The update is taken at a learning rate of 2^32 (float16: 2^8) and divided by it. A power of two changes no digit,
+    and at a learning rate of 1 the digits of a small update would be lost when it is added to a large parameter.
+    """
+
+    def __init__(self, base: Optimizer) -> None:
+        closure = inspect.signature(base.step).parameters.get("closure")
+        if closure is not None and closure.default is inspect.Parameter.empty:
+            raise TypeError(
+                f"direction must be an optimizer whose step() needs no closure (its update is the direction, and "
+                f"the probes are gradline's), got {type(base).__name__}"
+            )
+        if isinstance(base, torch.optim.ASGD | torch.optim.Rprop):
+            raise TypeError(
+                f"direction must be an optimizer whose update is proportional to its learning rate (the search takes "
+                f"the learning rate's place), got {type(base).__name__}"
+            )
+        self.base = base
+
+    def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
+        """Write the direction into the line; return its slope and its length."""
+        shown = [group["lr"] for group in self.base.param_groups]
+        unit = 2.0**8 if any(p.dtype == torch.float16 for p in line.parameters) else 2.0**32
+        torch._foreach_copy_(line.origins, line.parameters)
+        try:
+            for group in self.base.param_groups:
+                group["lr"] = unit
+            self.base.step()
+            torch._foreach_copy_(line.directions, line.parameters)
+            torch._foreach_sub_(line.directions, line.origins)
+            torch._foreach_div_(line.directions, unit)
+        finally:
+            torch._foreach_copy_(line.parameters, line.origins)
+            for group, lr in zip(self.base.param_groups, shown, strict=True):
+                group["lr"] = lr
+        length, slope, _ = measure(line.directions, gradients.tensors)
+        return slope, length

@@ -1,0 +1,142 @@
+"""The line x0 + α d through parameter space.
+
+Parameters are always set to x0 + α d from the saved x0, never by increments: nothing drifts and the way back is exact.
+All numbers that a decision needs cross from the device to the host in one transfer.
+
+On an accelerator launching kernels is what costs, so the work is done in torch's foreach kernels. On a CPU memory
+traffic costs, so there one pass over each tensor does what takes foreach two. Both give the same numbers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+_HALF = (torch.bfloat16, torch.float16)
+_SMALL = 2**12
+
+
+class Gradients(NamedTuple):
+    """The parameters that have a gradient now, and their gradients."""
+
+    parameters: list[Tensor]
+    tensors: list[Tensor]
+
+    def cloned(self) -> Gradients:
+        """A copy that later evaluations do not overwrite."""
+        return Gradients(self.parameters, [gradient.clone() for gradient in self.tensors])
+
+
+class Line:
+    """Some parameters, the direction they move along, and a copy of where they started (valid while `away`).
+
+    `aimed` tells whether the direction has been set.
+    """
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        self.parameters = parameters
+        self.origins = [parameter.detach().clone() for parameter in parameters]
+        self._pair = _Pair(parameters) if _Pair.suits(parameters) else None
+        self.directions = self._pair.directions if self._pair else [torch.zeros_like(p) for p in parameters]
+        self.away = False
+        self.aimed = False
+
+    def go(self, step: float) -> None:
+        """Put the parameters at x0 + step · d."""
+        if not self.away:
+            torch._foreach_copy_(self.origins, self.parameters)
+            self.away = True
+        if self.parameters[0].is_cpu:
+            for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
+                torch.add(origin, direction, alpha=step, out=parameter)
+        else:
+            torch._foreach_copy_(self.parameters, self.origins)
+            torch._foreach_add_(self.parameters, self.directions, alpha=step)
+
+    def home(self) -> None:
+        """Put the parameters back, exactly."""
+        if self.away:
+            torch._foreach_copy_(self.parameters, self.origins)
+            self.away = False
+
+    def moves(self, parameters: list[Tensor]) -> bool:
+        """Whether it is these parameters that move (by identity: tensors have no plain equality)."""
+        return list(map(id, parameters)) == list(map(id, self.parameters))
+
+    def measure(self, gradients: Gradients, *more: Tensor) -> tuple[float, float, list[float]]:
+        """The gradient's length, its slope along the line, and `more` scalars, in one transfer.
+
+        A parameter that does not move adds nothing to the slope.
+        """
+        if not self.moves(gradients.parameters):
+            parts = dict(zip(map(id, self.parameters), self.directions, strict=True))
+            along = [parts[id(p)] if id(p) in parts else torch.zeros_like(p) for p in gradients.parameters]
+            return measure(gradients.tensors, along, *more)
+        if self._pair and not more:
+            return *self._pair.measure(gradients.tensors), []
+        return measure(gradients.tensors, self.directions, *more)
+
+
+class _Pair:
+    """Direction and gradient of few numbers side by side, so that two calls give all there is to know.
+
+    For a small model on a CPU the calls cost more than the arithmetic, and one more copy of it costs nothing.
+    """
+
+    def __init__(self, parameters: list[Tensor]) -> None:
+        sizes = [parameter.numel() for parameter in parameters]
+        self.rows = torch.zeros(2, sum(sizes), dtype=parameters[0].dtype)
+        parts = [row.split(sizes) for row in self.rows]
+        self.directions, self.gradients = [
+            [part.view(parameter.shape) for part, parameter in zip(row, parameters, strict=True)] for row in parts
+        ]
+
+    @staticmethod
+    def suits(parameters: list[Tensor]) -> bool:
+        """Whether the parameters are few numbers, of one sort, on a CPU."""
+        sort = parameters[0].dtype
+        return (
+            sort in (torch.float32, torch.float64)
+            and all(p.is_cpu and p.dtype == sort for p in parameters)
+            and sum(p.numel() for p in parameters) <= _SMALL
+        )
+
+    def measure(self, gradients: list[Tensor]) -> tuple[float, float]:
+        torch._foreach_copy_(self.gradients, gradients)
+        slope, square = torch.mv(self.rows, self.rows[1]).tolist()
+        return math.sqrt(square), slope
+
+
+def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) -> tuple[float, float, list[float]]:
+    """The length of a vector, its inner product with another, and `more` scalars, in one transfer.
+
+    Both vectors come as their parts, one for each parameter; without `others` the product is 0.
+    """
+    flat = [_vector(part) for part in vectors]
+    if flat[0].is_cpu:
+        squares = [torch.dot(part, part) for part in flat]
+    else:
+        squares = [norm * norm for norm in torch._foreach_norm(flat)]
+    products = [torch.dot(part, _vector(other)) for part, other in zip(flat, others, strict=False)]
+    numbers = _to_host([*squares, *products, *more])
+    count = len(flat)
+    end = count + len(products)
+    return math.sqrt(math.fsum(numbers[:count])), math.fsum(numbers[count:end]), numbers[end:]
+
+
+def _vector(tensor: Tensor) -> Tensor:
+    """A tensor as a vector to take inner products of; half precision would lose the digits of the sum."""
+    return (tensor.float() if tensor.dtype in _HALF else tensor).reshape(-1)
+
+
+def _to_host(scalars: Sequence[Tensor]) -> list[float]:
+    """All scalars in one transfer."""
+    device = scalars[0].device
+    if device.type == "cpu":
+        return [scalar.item() for scalar in scalars]
+    numbers: list[float] = torch.stack([s.to(device) for s in scalars]).tolist()
+    return numbers

@@ -1,0 +1,370 @@
+"""`LineSearchOptimizer`, a `torch.optim.Optimizer` whose steps a line search finds, and its one-line constructors."""
+
+from __future__ import annotations
+
+import dataclasses
+import warnings
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gradline.protocol import Record, Search, Slope, Stop, Value, observes
+from gradline.searches import GolsI
+from gradline.torch.descent import Closure, Descent, Evaluation
+from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
+from gradline.torch.line import Gradients, Line
+from gradline.torch.saving import Saved, pack, unpack
+
+__all__ = ["GOLSI", "LineSearchOptimizer"]
+
+ORIGIN, DIRECTION, KEPT = "line_origin", "line_direction", "line_gradient_"
+SEARCH = "line_search"
+
+
+class LineSearchOptimizer(Optimizer):
+    """Minimise by line searches: no learning rate to choose.
+
+    ```python
+    import torch, gradline
+    from gradline.searches import GolsMax
+
+    torch.manual_seed(0)
+    inputs, targets = torch.randn(64, 3), torch.randn(64, 1)
+    model = torch.nn.Linear(3, 1)
+    optimizer = gradline.LineSearchOptimizer(model.parameters(), GolsMax(), direction=torch.optim.Adam)
+
+    for _ in range(20):
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    ```
+
+    **Without a closure** (`loss.backward(); optimizer.step()`) each call is one probe, on whatever batch the loop just
+    used. Between calls the parameters may stand at a probe: call `optimizer.eval()` before you evaluate or save the
+    model and `optimizer.train()` before you go on, or use `with optimizer.eval(): ...`.
+
+    **With a closure** (`loss = optimizer.step(closure)`) each call is one whole search, and the parameters stand at the
+    accepted point afterwards. It returns the loss of the accepted probe.
+
+    Given the same batches, both ways take the same steps.
+
+    Args:
+        params: parameters, named parameters or parameter groups, as for any torch optimizer. All groups move together,
+            by one step. Groups take the options of the direction's optimizer, but no `lr`: the search finds it, and
+            `group["lr"]` shows the last step.
+        search: any search that looks at slopes or values, for example `gradline.searches.GolsI()`.
+        direction: the class of a torch optimizer, or a `functools.partial` of it: its own update becomes the direction,
+            and the step found is its learning rate. It is built over the same groups. `None`: steepest descent.
+        reuse_gradient: begin the next search from the accepted probe's gradient, which is already computed. `False`
+            evaluates it anew at the start of each step, so that with static mini-batches the start belongs to the same
+            batch as the probes. `None`: `True` for gradient-only searches, `False` for those that compare values.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        search: Search[Any, Any],
+        *,
+        direction: DirectionFactory | None = None,
+        reuse_gradient: bool | None = None,
+    ) -> None:
+        if not issubclass(Value, observes(search)):
+            raise TypeError(
+                f"search must look at slopes or values (an ordinary closure shows no more), but "
+                f"{type(search).__name__} looks at {observes(search).__name__}"
+            )
+        if not isinstance(params, Tensor):
+            params = list(params)
+            for group in params:
+                if isinstance(group, dict):
+                    _check_options(group)
+        base = None if direction is None else direction(params, lr=1.0)
+        way = SteepestDescent() if base is None else Update(base)
+        self._base = base
+        if reuse_gradient is None:
+            reuse_gradient = observes(search) is Slope
+        self._descent = Descent(search, way, self._gradients, reuse_gradient=reuse_gradient)
+        self._evaluating = False
+        super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
+        if base is not None:  # one set of groups and one state, whoever changes them
+            self.param_groups, self.state = base.param_groups, base.state
+        self._held: Line | None = None  # the line whose buffers stand in self.state
+        self._show_step()
+
+    @property
+    def search(self) -> Search[Any, Any]:
+        """The search that finds the steps."""
+        return self._descent.search
+
+    @property
+    def evaluations(self) -> int:
+        """How many times the gradient was evaluated: closure calls, or `step()` calls without one."""
+        return self._descent.evaluations
+
+    @property
+    def iterations(self) -> int:
+        """How many searches have ended."""
+        return self._descent.iterations
+
+    @property
+    def last(self) -> Record[Any, Any] | None:
+        """The last search: its `.step`, `.evaluations`, `.stop` (a sentence) and `.transcript`; `None` at first."""
+        return self._descent.last
+
+    @torch.no_grad()
+    def step(self, closure: Closure | None = None) -> Any:
+        """Make one whole search with a closure, or take one turn of it on the gradients there are.
+
+        A failure (an exception in the closure, Ctrl-C) leaves the parameters exactly as they were before the step, and
+        it can be taken again. So does a search that found no finite slope; a warning tells.
+
+        Args:
+            closure: clears the gradients, computes the loss of a batch, calls `backward()` on it and returns it.
+
+        Returns:
+            The loss of the accepted probe; `None` without a closure.
+        """
+        if self._evaluating:
+            raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
+        descent = self._descent
+        if closure is None and observes(descent.search) is not Slope:
+            raise RuntimeError(
+                f"{type(descent.search).__name__} compares values of one batch, which step() without a closure does "
+                f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
+            )
+        before, mark = descent.last, descent.mark()
+        loss = None
+        try:
+            if closure is None:
+                descent.turn()
+            else:
+                loss = descent.hold(closure)
+        except BaseException:
+            descent.rewind(mark)
+            raise
+        finally:
+            self._hold_buffers()
+        if descent.last is not before:
+            self._show_step()
+            _warn(descent.last)
+        return loss
+
+    def eval(self) -> _EvalMode:
+        """Put the last accepted point in place, to evaluate or save the model, until `train()`.
+
+        Also a context manager: `with optimizer.eval(): ...` goes on as before at its end.
+        """
+        if not self._evaluating and self._descent.line is not None:
+            with torch.no_grad():
+                self._descent.line.home()
+        previously, self._evaluating = self._evaluating, True
+        return _EvalMode(self, previously)
+
+    def train(self) -> None:
+        """Go back to where the search goes on, after `eval()`."""
+        if self._evaluating and self._descent.probing:
+            with torch.no_grad():
+                self._descent.to_probe()
+        self._evaluating = False
+
+    def refresh(self) -> None:
+        """Evaluate the gradient anew before the next search: call it after changing parameters by hand.
+
+        Ends a search under way at the last accepted point.
+        """
+        if self._descent.line is not None:
+            with torch.no_grad():
+                self._descent.line.home()
+        self._descent.pending, self._descent.kept, self._descent.probing = None, {}, False
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add parameters; they move from the next search on."""
+        if self._base is None or self.param_groups is not self._base.param_groups:
+            super().add_param_group(param_group)
+        else:
+            _check_options(param_group)
+            self._base.add_param_group(param_group)
+        for parameter in param_group["params"]:
+            if parameter.is_complex():
+                self.param_groups.pop()
+                raise TypeError(
+                    f"parameters must be real (slopes along complex ones are not supported), got one of shape "
+                    f"{tuple(parameter.shape)} and {parameter.dtype}; optimise torch.view_as_real of it"
+                )
+        self._show_step()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, a search under way included: training goes on from it bit for bit.
+
+        It holds nothing but tensors, numbers, strings, lists and dicts, so `torch.load(weights_only=True)` reads it.
+        Save model and optimizer at the same moment, both inside or both outside `eval()`.
+        """
+        packed: dict[str, Any] = super().state_dict()
+        places = {id(p): place for place, p in enumerate(self._parameters())}
+        state = {place: dict(held) for place, held in packed["state"].items()}
+        for probe, kept in self._descent.kept.items():
+            for parameter, gradient in zip(*kept.gradients, strict=True):
+                state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = gradient
+        first, *others = packed["param_groups"]
+        first = {**first, SEARCH: {**pack(self._descent), "evaluating": self._evaluating}}
+        return {**packed, "state": state, "param_groups": [first, *others]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict()` gave. An unsuitable one is refused, and nothing is changed."""
+        packed = state_dict["param_groups"][0].get(SEARCH)
+        if packed is None:
+            raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
+        saved = unpack(self.search, packed)
+        super().load_state_dict(state_dict)
+        del self.param_groups[0][SEARCH]
+        if self._base is not None:
+            self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
+        self._evaluating = packed["evaluating"]
+        self._restore(saved)
+
+    def _restore(self, saved: Saved) -> None:
+        """Take over a saved conversation and the tensors that belong to it."""
+        descent = self._descent
+        for field in dataclasses.fields(saved):
+            setattr(descent, field.name, getattr(saved, field.name))
+        # What was loaded may be the live state of another optimizer: it is copied.
+        moving = [p for p in self._parameters() if DIRECTION in self.state.get(p, {})]
+        descent.line = Line(moving) if moving else None
+        if descent.line is not None:
+            torch._foreach_copy_(descent.line.origins, self._taken(moving, ORIGIN))
+            torch._foreach_copy_(descent.line.directions, self._taken(moving, DIRECTION))
+            descent.line.aimed, descent.line.away = True, saved.probing and not self._evaluating
+        descent.kept = {}
+        for probe, (norm, slope, value) in saved.kept.items():
+            name = f"{KEPT}{probe}"
+            kept = [p for p in self._parameters() if name in self.state.get(p, {})]
+            descent.kept[probe] = Evaluation(
+                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, value, None
+            )
+        self._hold_buffers()
+
+    def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
+        return [self.state[p].pop(name) for p in parameters]
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _hold_buffers(self) -> None:
+        """Show the line's buffers as the parameters' state, which is where torch's checkpoints look.
+
+        Only once a direction was aimed: optimizers take an empty state as the sign to begin their own.
+        """
+        line = self._descent.line
+        if line is None or line is self._held or not line.aimed:
+            return
+        if self._held is not None:
+            for parameter in self._held.parameters:
+                for name in (ORIGIN, DIRECTION):
+                    self.state[parameter].pop(name, None)
+        for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
+            self.state[parameter].update({ORIGIN: origin, DIRECTION: direction})
+        self._held = line
+
+    def _show_step(self) -> None:
+        step = 0.0 if self.last is None else self.last.step
+        for group in self.param_groups:
+            group["lr"] = step
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's own leaves all but state and groups behind, and with it the search. Hooks do not copy there either.
+        return {name: value for name, value in self.__dict__.items() if not name.startswith("_optimizer_")}
+
+    def _gradients(self) -> Gradients:
+        parameters, tensors = [], []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is not None:
+                    if gradient.is_sparse:
+                        raise TypeError(
+                            f"gradients must be dense (a slope is a sum over all entries), but a parameter of shape "
+                            f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
+                        )
+                    parameters.append(parameter)
+                    tensors.append(gradient)
+        if not parameters:
+            raise RuntimeError(
+                "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
+                "on parameters that require gradients"
+            )
+        return Gradients(parameters, tensors)
+
+
+class GOLSI(LineSearchOptimizer):
+    """GOLS-I, the paper's gradient-only line search, in one line.
+
+    ```python
+    import torch, gradline
+
+    torch.manual_seed(0)
+    inputs = torch.randn(256, 5)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = gradline.GOLSI(model.parameters())
+
+    for _ in range(300):
+        batch = torch.randint(256, (64,))
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
+        loss.backward()
+        optimizer.step()
+
+    assert loss < 0.1
+    ```
+
+    Args:
+        params: parameters or parameter groups.
+        direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
+        reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]. None needs to be changed.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        *,
+        direction: DirectionFactory | None = None,
+        reuse_gradient: bool | None = None,
+        **options: Any,
+    ) -> None:
+        _check_options(options)
+        super().__init__(params, GolsI(**options), direction=direction, reuse_gradient=reuse_gradient)
+
+
+class _EvalMode:
+    """What `eval()` returns: as a context manager it goes back to the mode before."""
+
+    def __init__(self, optimizer: LineSearchOptimizer, previously: bool) -> None:
+        self._optimizer = optimizer
+        self._previously = previously
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._previously:
+            self._optimizer.train()
+
+
+def _check_options(options: dict[str, Any]) -> None:
+    """No learning rate, neither for the optimizer nor for one of its groups."""
+    if "lr" in options:
+        raise ValueError(
+            f"lr must not be given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
+        )
+
+
+def _warn(record: Record[Any, Any] | None) -> None:
+    if record is not None and record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
+        # The reader of the warning is five calls up, beyond torch's wrappers of step().
+        warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=5)

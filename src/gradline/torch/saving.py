@@ -1,0 +1,129 @@
+"""A search's state as plain numbers, lists and strings: what `torch.load(weights_only=True)` lets through.
+
+The tensors that belong to it (the line's buffers, gradients kept for later) are the optimizer's to save.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeAlias
+
+from gradline.protocol import Origin, Outcome, Pending, Record, Search, Stop, Transcript, observes
+from gradline.torch.descent import Descent
+
+Plain: TypeAlias = Any
+"""`None`, numbers, strings, and lists and string-keyed dicts of them."""
+
+VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Saved:
+    """A conversation as it was saved. `kept` has norm, slope and value of each probe whose gradient was kept."""
+
+    memory: Any
+    pending: Pending[Any, Any] | None
+    last: Record[Any, Any] | None
+    evaluations: int
+    iterations: int
+    probing: bool
+    kept: dict[int, tuple[float, float, float | None]]
+
+
+def pack(descent: Descent) -> dict[str, Plain]:
+    """Everything about the conversation but its tensors."""
+    pending, last = descent.pending, descent.last
+    return {
+        "version": VERSION,
+        "search": type(descent.search).__name__,
+        "memory": pack_memory(descent.memory),
+        "evaluations": descent.evaluations,
+        "iterations": descent.iterations,
+        "probing": descent.probing,
+        "pending": None
+        if pending is None
+        else [_pack_origin(pending.origin), pack_memory(pending.memory), _pack_transcript(pending.transcript)],
+        "last": None
+        if last is None
+        else [_pack_origin(last.origin), _pack_outcome(last.outcome), _pack_transcript(last.transcript)],
+        "kept": [[probe, kept.norm, kept.slope, kept.value] for probe, kept in descent.kept.items()],
+    }
+
+
+def unpack(search: Search[Any, Any], packed: dict[str, Plain]) -> Saved:
+    """The inverse of `pack`, for the same kind of search. Replays a search under way, and refuses what does not fit."""
+    if packed["version"] != VERSION:
+        raise ValueError(
+            f"state_dict must be of version {VERSION} (what this gradline reads), got {packed['version']!r}"
+        )
+    if packed["search"] != type(search).__name__:
+        raise ValueError(
+            f"state_dict must be of a {type(search).__name__} search (another one's memory means something else), "
+            f"got {packed['search']}"
+        )
+    pending, last = None, None
+    if packed["pending"] is not None:
+        origin, memory, transcript = packed["pending"]
+        pending = Pending.replay(
+            search,
+            _unpack_origin(search, origin),
+            unpack_memory(search, memory),
+            _unpack_transcript(search, transcript),
+        )
+    if packed["last"] is not None:
+        origin, (step, probe, stop, memory), transcript = packed["last"]
+        outcome = Outcome(step, probe, Stop[stop], unpack_memory(search, memory))
+        last = Record(_unpack_origin(search, origin), outcome, _unpack_transcript(search, transcript))
+    return Saved(
+        memory=unpack_memory(search, packed["memory"]),
+        pending=pending,
+        last=last,
+        evaluations=packed["evaluations"],
+        iterations=packed["iterations"],
+        probing=packed["probing"],
+        kept={probe: (norm, slope, value) for probe, norm, slope, value in packed["kept"]},
+    )
+
+
+def pack_memory(memory: Any) -> Plain:
+    """A search's memory: a number, `None`, or a (named) tuple of such."""
+    if memory is None or isinstance(memory, bool | int | float | str):
+        return memory
+    if isinstance(memory, tuple):
+        return [pack_memory(part) for part in memory]
+    raise TypeError(
+        f"a search's memory must be made of numbers, strings, None and tuples of them (the optimizer saves it), "
+        f"got {memory!r}"
+    )
+
+
+def unpack_memory(search: Search[Any, Any], packed: Plain) -> Any:
+    """The inverse of `pack_memory`; `search.start()` tells which tuples have names."""
+    return _like(search.start(), packed)
+
+
+def _like(template: Any, packed: Plain) -> Any:
+    if not isinstance(template, tuple):
+        return packed
+    parts = [_like(part, value) for part, value in zip(template, packed, strict=True)]
+    return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)
+
+
+def _pack_origin(origin: Origin[Any]) -> Plain:
+    return [list(dataclasses.astuple(origin.at_zero)), origin.norm]
+
+
+def _unpack_origin(search: Search[Any, Any], packed: Plain) -> Origin[Any]:
+    return Origin(observes(search)(*packed[0]), packed[1])
+
+
+def _pack_outcome(outcome: Outcome[Any]) -> Plain:
+    return [outcome.step, outcome.probe, outcome.stop.name, pack_memory(outcome.memory)]
+
+
+def _pack_transcript(transcript: Transcript[Any]) -> Plain:
+    return [[step, list(dataclasses.astuple(seen))] for step, seen in transcript]
+
+
+def _unpack_transcript(search: Search[Any, Any], packed: Plain) -> Transcript[Any]:
+    return [(step, observes(search)(*seen)) for step, seen in packed]
