@@ -226,14 +226,16 @@ def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int) -> It
 def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[Any]:
     """One pass through a loader whose every draw follows from the seed; the global generator is left alone.
 
-    A loader seeds its workers when it begins, and its sampler shuffles when the first batch is asked for.
+    torch's samplers shuffle by a generator of their own if they have one, and the loader seeds its workers from its
+    own; whatever else draws does so from the global generator, when the pass or its first batch begins.
     """
-    for part in (loader, loader.sampler, loader.batch_sampler):
-        generator = getattr(part, "generator", None)
-        if isinstance(generator, torch.Generator):
-            generator.manual_seed(seed)
-    if hasattr(loader.sampler, "set_epoch"):
-        loader.sampler.set_epoch(epoch)
+    sampler: Any = loader.sampler
+    if hasattr(sampler, "generator"):
+        sampler.generator = torch.Generator().manual_seed(seed)
+    if isinstance(loader.generator, torch.Generator):
+        loader.generator.manual_seed(seed)
+    if hasattr(sampler, "set_epoch"):
+        sampler.set_epoch(epoch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         batches = iter(loader)

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -45,6 +46,22 @@ class Line:
         self.away = False
         self.aimed = False
 
+    @classmethod
+    def restored(
+        cls, parameters: list[Tensor], origins: list[Tensor], directions: list[Tensor], *, away: bool
+    ) -> Line:
+        """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
+        line = cls(parameters)
+        with torch.no_grad():
+            torch._foreach_copy_(line.origins, origins)
+            torch._foreach_copy_(line.directions, directions)
+        line.away, line.aimed = away, True
+        return line
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        build = partial(Line.restored, away=self.away)
+        return build, (self.parameters, self.origins, self.directions)
+
     def go(self, step: float) -> None:
         """Put the parameters at x0 + step · d."""
         if not self.away:
@@ -77,7 +94,9 @@ class Line:
             along = [parts[id(p)] if id(p) in parts else torch.zeros_like(p) for p in gradients.parameters]
             return measure(gradients.tensors, along, *more)
         if self._pair and not more:
-            return *self._pair.measure(gradients.tensors), []
+            norm, slope = self._pair.measure(gradients.tensors)
+            if math.isfinite(norm):
+                return norm, slope, []
         return measure(gradients.tensors, self.directions, *more)
 
 
@@ -116,6 +135,16 @@ def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) 
 
     Both vectors come as their parts, one for each parameter; without `others` the product is 0.
     """
+    measured = _measure(vectors, others, more)
+    if not math.isfinite(measured[0]) and vectors[0].dtype != torch.float64 and vectors[0].device.type != "mps":
+        # Squares overflow long before lengths do; only then is it worth the time to look closer.
+        measured = _measure([part.double() for part in vectors], [other.double() for other in others], more)
+    return measured
+
+
+def _measure(
+    vectors: Sequence[Tensor], others: Sequence[Tensor], more: Sequence[Tensor]
+) -> tuple[float, float, list[float]]:
     flat = [_vector(part) for part in vectors]
     if flat[0].is_cpu:
         squares = [torch.dot(part, part) for part in flat]
@@ -123,9 +152,8 @@ def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) 
         squares = [norm * norm for norm in torch._foreach_norm(flat)]
     products = [torch.dot(part, _vector(other)) for part, other in zip(flat, others, strict=False)]
     numbers = _to_host([*squares, *products, *more])
-    count = len(flat)
-    end = count + len(products)
-    return math.sqrt(math.fsum(numbers[:count])), math.fsum(numbers[count:end]), numbers[end:]
+    count, end = len(squares), len(squares) + len(products)
+    return math.sqrt(sum(numbers[:count])), sum(numbers[count:end]), numbers[end:]
 
 
 def _vector(tensor: Tensor) -> Tensor:

@@ -230,13 +230,12 @@ class LineSearchOptimizer(Optimizer):
         descent = self._descent
         for field in dataclasses.fields(saved):
             setattr(descent, field.name, getattr(saved, field.name))
-        # What was loaded may be the live state of another optimizer: it is copied.
         moving = [p for p in self._parameters() if DIRECTION in self.state.get(p, {})]
-        descent.line = Line(moving) if moving else None
-        if descent.line is not None:
-            torch._foreach_copy_(descent.line.origins, self._taken(moving, ORIGIN))
-            torch._foreach_copy_(descent.line.directions, self._taken(moving, DIRECTION))
-            descent.line.aimed, descent.line.away = True, saved.probing and not self._evaluating
+        descent.line = None
+        if moving:
+            origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
+            away = saved.probing and not self._evaluating
+            descent.line = Line.restored(moving, origins, directions, away=away)
         descent.kept = {}
         for probe, (norm, slope, value) in saved.kept.items():
             name = f"{KEPT}{probe}"
@@ -276,6 +275,12 @@ class LineSearchOptimizer(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         # torch's own leaves all but state and groups behind, and with it the search. Hooks do not copy there either.
         return {name: value for name, value in self.__dict__.items() if not name.startswith("_optimizer_")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
+            self._held = None
+            self._hold_buffers()
 
     def _gradients(self) -> Gradients:
         parameters, tensors = [], []

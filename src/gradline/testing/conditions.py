@@ -1,0 +1,68 @@
+"""Conditions on a finished search, checked with all the numbers in the failure message."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradline.protocol import Record, Value
+
+
+def check_sign_change(record: Record[Any, Any]) -> None:
+    """The accepted probe and the one before it have slopes on two sides of zero, the larger step's not negative.
+
+    Zero counts as uphill and so does a non-finite slope, which only the larger step may have.
+    """
+    probe = record.outcome.probe
+    if not probe:
+        raise AssertionError(f"a sign change needs two probes, but probe {probe} was accepted of {_told(record)}")
+    (low, below), (high, above) = sorted(record.transcript[probe - 1 : probe + 1], key=lambda pair: pair[0])
+    if not (below.slope < 0.0 and (above.slope >= 0.0 or not above.finite)):
+        raise AssertionError(
+            f"the slope must change from - to + between steps {low!r} and {high!r}, "
+            f"but it is {below.slope!r} and {above.slope!r} in {_told(record)}"
+        )
+
+
+def check_decrease(record: Record[Any, Any], decrease: float) -> None:
+    """F(α) ≤ F(0) + c1·α·F'(0) at the accepted step (Armijo's condition)."""
+    zero, seen = record.origin.at_zero, _accepted(record)
+    bound = zero.value + decrease * record.step * zero.slope
+    if not seen.value <= bound:
+        raise AssertionError(
+            f"the value must decrease to {bound!r} = {zero.value!r} + {decrease!r}·{record.step!r}·{zero.slope!r}, "
+            f"but it is {seen.value!r} in {_told(record)}"
+        )
+
+
+def check_strong_wolfe(record: Record[Any, Any], decrease: float, curvature: float) -> None:
+    """Armijo's condition and |F'(α)| ≤ c2·|F'(0)| at the accepted step.
+
+    ```python
+    from gradline import solve
+    from gradline.protocol import Value
+    from gradline.searches import StrongWolfe
+    from gradline.testing import check_strong_wolfe
+
+    record = solve(StrongWolfe(curvature=0.1), lambda step: Value(step - 3.0, (step - 3.0) ** 2 / 2))
+    check_strong_wolfe(record, decrease=1e-4, curvature=0.1)
+    ```
+    """
+    check_decrease(record, decrease)
+    slope, bound = _accepted(record).slope, curvature * abs(record.origin.at_zero.slope)
+    if not abs(slope) <= bound:
+        raise AssertionError(
+            f"the slope must be within ±{bound!r}, {curvature!r} of the first one, "
+            f"but it is {slope!r} at step {record.step!r} in {_told(record)}"
+        )
+
+
+def _accepted(record: Record[Any, Any]) -> Value:
+    probe = record.outcome.probe
+    if probe is None:
+        raise AssertionError(f"a probe must have been accepted, but none was in {_told(record)}")
+    seen: Value = record.transcript[probe][1]
+    return seen
+
+
+def _told(record: Record[Any, Any]) -> str:
+    return f"a search from {record.origin} that ended as {record.outcome} after {record.transcript}"

@@ -1,0 +1,64 @@
+"""Small training problems that the tests share."""
+
+from __future__ import annotations
+
+import itertools
+
+import torch
+from torch import nn
+
+
+class Problem:
+    """A model, data and a fixed sequence of mini-batches: two problems of one seed draw the same batches."""
+
+    def __init__(self, seed=0, samples=200, inputs=6, batch_size=20, dtype=torch.float64, model=None):
+        generator = torch.Generator().manual_seed(seed)
+        self.inputs = torch.randn(samples, inputs, generator=generator, dtype=dtype)
+        self.targets = (self.inputs.sum(dim=1, keepdim=True).sin() > 0).to(dtype)
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            self.model = (model or mlp)(inputs).to(dtype)
+        self.batch_size = batch_size
+        self.draws = torch.Generator().manual_seed(seed + 1)
+        self.optimizer = None
+
+    def loss(self, chosen=slice(None)):
+        return nn.functional.binary_cross_entropy_with_logits(self.model(self.inputs[chosen]), self.targets[chosen])
+
+    def draw(self):
+        return torch.randperm(len(self.inputs), generator=self.draws)[: self.batch_size]
+
+    def closure(self):
+        """Dynamic sampling: a new batch at each call."""
+        self.optimizer.zero_grad()
+        loss = self.loss(self.draw())
+        loss.backward()
+        return loss
+
+    def full(self):
+        """All the data at each call."""
+        self.optimizer.zero_grad()
+        loss = self.loss()
+        loss.backward()
+        return loss
+
+    def turn(self, evaluate=None):
+        """One call without a closure."""
+        (evaluate or self.closure)()
+        self.optimizer.step()
+
+    def parameters(self):
+        return [p.detach().clone() for p in self.model.parameters()]
+
+
+def mlp(inputs):
+    return nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1))
+
+
+def linear(inputs):
+    return nn.Linear(inputs, 1)
+
+
+def equal(left, right):
+    """Bit for bit."""
+    return len(left) == len(right) and all(itertools.starmap(torch.equal, zip(left, right, strict=True)))

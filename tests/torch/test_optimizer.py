@@ -1,0 +1,498 @@
+"""The optimizer as torch users meet it: closures, counts, what it shows, groups and odd parameters."""
+
+import functools
+import math
+import warnings
+
+import numpy as np
+import pytest
+
+import gradline
+import torch
+from gradline.protocol import Moments, Origin, Pending, Slope, Stop, Value
+from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
+from helpers import Problem, equal, linear
+from torch import nn
+
+SLOPE_SEARCHES = [GolsI(), GolsB(max_probes=60), GolsBack(), GolsMax(), Fixed(2.0)]
+VALUE_SEARCHES = [Armijo(), GoldenSection(), StrongWolfe()]
+named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "__name__", type(value).__name__))
+
+
+def trained(search, **options):
+    problem = Problem()
+    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), search, **options)
+    return problem
+
+
+@named("search", SLOPE_SEARCHES + VALUE_SEARCHES)
+def test_every_search_trains_on_the_full_batch(search):
+    problem = trained(search)
+    before = problem.loss().item()
+    for _ in range(40):
+        problem.optimizer.step(problem.full)
+    assert problem.loss().item() < 0.7 * before
+
+
+def test_it_is_a_torch_optimizer():
+    problem = trained(GolsI())
+    assert isinstance(problem.optimizer, torch.optim.Optimizer)
+    assert isinstance(gradline.GOLSI(problem.model.parameters()), gradline.LineSearchOptimizer)
+    assert "lr" in repr(problem.optimizer)
+
+
+def test_optimizer_and_plain_driver_agree():
+    """The same problem in NumPy, driven through Pending by hand."""
+    matrix = np.diag([1.0, 4.0, 0.25])
+    start = np.array([1.0, -2.0, 3.0])
+    x = torch.tensor(start, requires_grad=True)
+    optimizer = gradline.GOLSI([x])
+
+    def closure():
+        optimizer.zero_grad()
+        loss = 0.5 * x @ torch.tensor(matrix) @ x
+        loss.backward()
+        return loss
+
+    search, memory, point, gradient, steps = GolsI(), GolsI().start(), start, matrix @ start, []
+    for _ in range(25):
+        pending = Pending(search, Origin(Slope(-gradient @ gradient), float(np.linalg.norm(gradient))), memory)
+        while pending.outcome is None:
+            probe = point - pending.step * gradient
+            pending.tell(Slope(float(-gradient @ (matrix @ probe))))
+        memory, point = pending.outcome.memory, point - pending.outcome.step * gradient
+        gradient = matrix @ point
+        steps.append((pending.outcome.step, len(pending.transcript), pending.outcome.stop))
+        optimizer.step(closure)
+        assert optimizer.last.step == pytest.approx(steps[-1][0], rel=1e-12)
+        assert (optimizer.last.evaluations, optimizer.last.stop) == steps[-1][1:]
+        np.testing.assert_allclose(x.detach().numpy(), point, rtol=1e-12)
+
+
+def test_a_first_probe_that_is_accepted_costs_one_closure_call():
+    problem = trained(Fixed(0.01))
+    problem.optimizer.step(problem.closure)
+    assert problem.optimizer.evaluations == 2  # the very first gradient, and one probe
+    for step in range(5):
+        problem.optimizer.step(problem.closure)
+        assert problem.optimizer.evaluations == 3 + step
+
+
+def test_evaluations_are_closure_calls_and_probes_plus_the_first_gradient():
+    problem = trained(GolsI())
+    calls, probes = 0, 0
+
+    def closure():
+        nonlocal calls
+        calls += 1
+        return problem.closure()
+
+    for iteration in range(1, 30):
+        problem.optimizer.step(closure)
+        probes += problem.optimizer.last.evaluations
+        assert problem.optimizer.evaluations == calls == probes + 1
+        assert problem.optimizer.iterations == iteration
+
+
+def test_what_it_shows_of_a_step():
+    problem = trained(GolsI())
+    assert problem.optimizer.last is None
+    assert problem.optimizer.param_groups[0]["lr"] == 0.0
+    loss = problem.optimizer.step(problem.full)
+    last = problem.optimizer.last
+    assert last.step == last.transcript[-1][0] == problem.optimizer.param_groups[0]["lr"] > 0
+    assert isinstance(last.stop, Stop)
+    assert str(last.stop) == last.stop.value
+    assert last.evaluations == len(last.transcript) > 20  # it grew from 1e-8
+    assert isinstance(last.transcript[0][1], Slope)
+    assert loss.item() == problem.loss().item()
+
+
+def test_the_returned_loss_is_the_accepted_probes():
+    problem = trained(GoldenSection())  # accepts earlier probes
+    seen = []
+
+    def closure():
+        seen.append(problem.full())
+        return seen[-1]
+
+    for _ in range(5):
+        loss = problem.optimizer.step(closure)
+        assert loss.item() == problem.loss().item() == min(value.item() for value in seen)
+
+
+@named("search", [GoldenSection(), GolsB(tolerance=0.1), StrongWolfe(max_probes=3)])
+def test_an_accepted_earlier_probe_is_put_in_place_with_its_gradient(search):
+    """Non-finite or worse probes after it must not leave a trace."""
+    problem = trained(search, reuse_gradient=True)
+    for _ in range(4):
+        problem.optimizer.step(problem.full)
+        got = [p.grad.clone() for p in problem.model.parameters()]
+        problem.full()
+        torch.testing.assert_close(got, [p.grad for p in problem.model.parameters()], rtol=1e-9, atol=1e-12)
+
+
+def test_the_lr_shown_does_not_matter():
+    plain, meddled = trained(GolsI()), trained(GolsI())
+    for _ in range(10):
+        plain.optimizer.step(plain.closure)
+        meddled.optimizer.param_groups[0]["lr"] = 17.0
+        meddled.optimizer.step(meddled.closure)
+    assert equal(plain.parameters(), meddled.parameters())
+
+
+def test_fixed_step_is_gradient_descent():
+    problem, reference = trained(Fixed(0.5)), Problem()
+    sgd = reference.optimizer = torch.optim.SGD(reference.model.parameters(), lr=0.5)
+    for _ in range(20):
+        problem.optimizer.step(problem.full)
+        sgd.step(reference.full)
+    torch.testing.assert_close(problem.parameters(), reference.parameters(), rtol=1e-12, atol=0)
+
+
+# Sampling
+
+
+def test_static_sampling_evaluates_the_start_on_the_batch_of_the_search():
+    problem = trained(Armijo())
+    batches = gradline.batches.static(problem.inputs, problem.targets, batch_size=20, seed=0)
+    used = []
+
+    def loss(x, y):
+        used.append(x)
+        return nn.functional.binary_cross_entropy_with_logits(problem.model(x), y)
+
+    closure = batches.closure(problem.optimizer, loss)
+    for _ in range(5):
+        used.clear()
+        problem.optimizer.step(closure)
+        assert len(used) == problem.optimizer.last.evaluations + 1
+        assert all(torch.equal(x, used[0]) for x in used)
+
+
+def test_value_searches_do_not_reuse_gradients_unless_told():
+    for search, reuse, calls in [
+        (Armijo(), None, 2),
+        (Armijo(), True, 1),
+        (Fixed(1e-3), None, 1),
+        (Fixed(1e-3), False, 2),
+    ]:
+        problem = trained(search, reuse_gradient=reuse)
+        problem.optimizer.step(problem.full)
+        before = problem.optimizer.evaluations
+        problem.optimizer.step(problem.full)
+        assert problem.optimizer.evaluations - before == problem.optimizer.last.evaluations + calls - 1
+
+
+# Parameters
+
+
+def test_groups_move_together_by_one_step():
+    grouped, plain = Problem(), trained(GolsI())
+    layers = list(grouped.model.parameters())
+    grouped.optimizer = gradline.GOLSI([{"params": layers[:1], "name": "first"}, {"params": layers[1:]}])
+    for _ in range(10):
+        grouped.optimizer.step(grouped.closure)
+        plain.optimizer.step(plain.closure)
+        assert [group["lr"] for group in grouped.optimizer.param_groups] == [plain.optimizer.last.step] * 2
+    assert equal(grouped.parameters(), plain.parameters())
+
+
+def test_named_parameters():
+    problem = Problem()
+    problem.optimizer = gradline.GOLSI(problem.model.named_parameters())
+    problem.optimizer.step(problem.closure)
+    assert problem.optimizer.param_groups[0]["param_names"][0] == "0.weight"
+
+
+def test_frozen_and_unused_parameters_stay_and_may_join_later():
+    problem = Problem()
+    unused = nn.Parameter(torch.ones(3, dtype=torch.float64))
+    problem.model[0].requires_grad_(False)
+    problem.optimizer = gradline.GOLSI([*problem.model.parameters(), unused])
+    frozen = problem.model[0].weight.detach().clone()
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+    assert torch.equal(problem.model[0].weight, frozen)
+    assert torch.equal(unused, torch.ones(3, dtype=torch.float64))
+    problem.model[0].requires_grad_(True)
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+    assert not torch.equal(problem.model[0].weight, frozen)
+
+
+def test_parameters_that_take_turns_to_have_a_gradient():
+    torch.manual_seed(0)
+    heads = [nn.Parameter(torch.randn(4, dtype=torch.float64)) for _ in range(2)]
+    shared = nn.Parameter(torch.randn(4, dtype=torch.float64))
+    optimizer = gradline.GOLSI([*heads, shared])
+    start = [p.detach().clone() for p in (*heads, shared)]
+    for turn in range(60):
+        optimizer.zero_grad()
+        ((heads[turn % 2] * shared).sum() - 1.0).square().backward()
+        optimizer.step()
+        probe, others = heads[turn % 2], heads[1 - turn % 2]
+        assert probe.isfinite().all()
+        assert others.isfinite().all()
+    assert not any(map(torch.equal, start, (*heads, shared)))
+    held = [p for p in optimizer.state if "line_direction" in optimizer.state[p]]
+    assert len(held) == 2  # one head and what they share
+
+
+def test_added_groups_join_the_next_search():
+    problem = Problem()
+    first, second = problem.model[0], problem.model[2]
+    problem.optimizer = gradline.GOLSI(first.parameters())
+    problem.optimizer.step(problem.closure)
+    problem.optimizer.add_param_group({"params": second.parameters()})
+    assert problem.optimizer.param_groups[1]["lr"] == problem.optimizer.last.step
+    before = second.weight.detach().clone()
+    for _ in range(3):
+        problem.optimizer.step(problem.closure)
+    assert not torch.equal(second.weight, before)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_precisions(dtype):
+    problem = Problem(dtype=dtype, batch_size=100)
+    problem.optimizer = gradline.GOLSI(problem.model.parameters())
+    before = problem.loss().item()
+    for _ in range(60):
+        problem.optimizer.step(problem.closure)
+    assert problem.loss().item() < 0.8 * before
+    assert all(p.dtype == dtype for p in problem.model.parameters())
+    assert problem.optimizer.state[problem.model[0].weight]["line_direction"].dtype == dtype
+
+
+def test_mixed_precisions_in_one_model():
+    problem = Problem(dtype=torch.float32)
+    problem.model[2].to(torch.float64)
+    problem.model[1].register_forward_hook(lambda module, args, output: output.double())
+    problem.targets = problem.targets.double()
+    problem.optimizer = gradline.GOLSI(problem.model.parameters())
+    for _ in range(30):
+        problem.optimizer.step(problem.closure)
+    assert problem.loss().item() < 0.7
+
+
+def test_memory_formats_do_not_change_the_numbers():
+    def run(memory_format):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Flatten(), nn.Linear(8 * 16, 2)).double()
+        model = model.to(memory_format=memory_format)
+        images = torch.randn(10, 3, 6, 6, dtype=torch.float64)
+        optimizer = gradline.GOLSI(model.parameters())
+
+        def closure():
+            optimizer.zero_grad()
+            loss = model(images).square().mean()
+            loss.backward()
+            return loss
+
+        return [optimizer.step(closure).item() for _ in range(8)]
+
+    assert run(torch.channels_last) == pytest.approx(run(torch.contiguous_format), rel=1e-9)
+
+
+def test_zero_gradients_neither_divide_nor_search():
+    x = nn.Parameter(torch.zeros(3))
+    optimizer = gradline.GOLSI([x])
+
+    def closure():
+        optimizer.zero_grad()
+        loss = x.square().sum()
+        loss.backward()
+        return loss
+
+    for call in range(1, 4):
+        assert optimizer.step(closure) == 0.0
+        assert optimizer.evaluations == call
+        assert optimizer.last.stop is Stop.ZERO_DIRECTION
+        assert optimizer.last.step == 0.0
+    assert torch.equal(x, torch.zeros(3))
+
+
+def test_a_search_from_a_zero_gradient_leaves_the_memory_alone():
+    x = nn.Parameter(torch.tensor([4.0]))
+    optimizer = gradline.GOLSI([x])
+    slack = [False]
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (x.square() * (0.0 if slack[0] else 1.0)).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    step = optimizer.last.step
+    optimizer.refresh()
+    slack[0] = True
+    for _ in range(4):
+        optimizer.step(closure)
+        assert optimizer.last.stop is Stop.ZERO_DIRECTION
+    slack[0] = False
+    optimizer.step(closure)
+    assert optimizer.last.transcript[0][0] == step
+
+
+def test_huge_gradients_do_not_overflow():
+    x = nn.Parameter(torch.tensor([1.0, -2.0]))
+    optimizer = gradline.GOLSI([x], step_min=1e-40)
+
+    def closure():
+        optimizer.zero_grad()
+        loss = (1e25 * x).square().sum() * 1e-25
+        loss.backward()
+        return loss
+
+    first = closure().item()
+    for _ in range(10):
+        optimizer.step(closure)
+    assert closure().item() < 1e-3 * first
+
+
+# Bad input
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "sentence"),
+    [
+        (lambda p: gradline.GOLSI(p, lr=0.1), ValueError, r"lr must not be given .*the search finds the step.*got 0.1"),
+        (lambda p: gradline.GOLSI([{"params": p, "lr": 1.0}]), ValueError, "lr must not be given"),
+        (lambda p: gradline.GOLSI(p, growth=1.0), ValueError, r"growth must be above 1 .*got 1.0"),
+        (lambda p: gradline.GOLSI(p, speed=2), TypeError, "speed"),
+        (lambda p: gradline.GOLSI([]), ValueError, "empty parameter list"),
+        (lambda p: gradline.GOLSI(p, direction=torch.optim.LBFGS), TypeError, "needs no closure.*LBFGS"),
+        (
+            lambda p: gradline.GOLSI(p, direction=torch.optim.Rprop),
+            TypeError,
+            "proportional to its learning rate.*Rprop",
+        ),
+        (lambda p: gradline.GOLSI([nn.Parameter(torch.zeros(2, dtype=torch.complex64))]), TypeError, "must be real"),
+    ],
+)
+def test_bad_arguments(make, error, sentence):
+    with pytest.raises(error, match=sentence):
+        make(list(linear(3).parameters()))
+
+
+def test_a_search_that_needs_variances_is_refused():
+    class Statistician:
+        observes = Moments
+
+        def start(self):
+            return None
+
+        def search(self, origin, memory):
+            yield 1.0
+
+    with pytest.raises(TypeError, match=r"slopes or values .*Statistician looks at Moments"):
+        gradline.LineSearchOptimizer(linear(2).parameters(), Statistician())
+
+
+def test_a_refused_group_is_not_added():
+    problem = trained(GolsI())
+    with pytest.raises(TypeError, match="must be real"):
+        problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.complex64))]})
+    assert len(problem.optimizer.param_groups) == 1
+    problem.optimizer.step(problem.closure)
+
+
+def test_sparse_gradients_are_refused_and_nothing_moves():
+    embedding = nn.Embedding(5, 2, sparse=True)
+    optimizer = gradline.GOLSI(embedding.parameters())
+    before = embedding.weight.detach().clone()
+    embedding(torch.tensor([1, 2])).sum().backward()
+    with pytest.raises(TypeError, match=r"must be dense .*\(5, 2\).*sparse=False"):
+        optimizer.step()
+    assert torch.equal(embedding.weight, before)
+
+
+@pytest.mark.parametrize(("loss", "shown"), [(None, "None"), (torch.ones(3), r"shape \(3,\)")])
+def test_value_searches_need_one_number(loss, shown):
+    problem = trained(Armijo())
+    before = problem.parameters()
+
+    def closure():
+        problem.full()
+        return loss
+
+    with pytest.raises(TypeError, match=f"closure must return the loss, one number.*Armijo.*{shown}"):
+        problem.optimizer.step(closure)
+    assert equal(before, problem.parameters())
+
+
+def test_value_searches_take_plain_numbers_too():
+    problem = trained(Armijo())
+    before = problem.loss().item()
+    for _ in range(10):
+        problem.optimizer.step(lambda: problem.full().item())
+    assert problem.loss().item() < before
+    assert isinstance(problem.optimizer.last.transcript[0][1], Value)
+
+
+def test_no_gradient_at_all_is_said():
+    with pytest.raises(RuntimeError, match=r"no parameter has a gradient: call loss.backward\(\)"):
+        trained(GolsI()).optimizer.step()
+
+
+# What torch users expect of any optimizer
+
+
+def test_step_hooks_run_once_per_step():
+    problem, calls = trained(GolsI()), []
+    problem.optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
+    problem.optimizer.register_step_post_hook(lambda optimizer, *_: calls.append(optimizer.last.step))
+    problem.optimizer.step(problem.closure)
+    assert calls == ["pre", problem.optimizer.last.step]
+
+
+def test_zero_grad_between_steps_loses_nothing():
+    one, other = trained(GolsI()), trained(GolsI())
+    for set_to_none in (True, False, True, False):
+        one.optimizer.step(one.closure)
+        other.optimizer.step(other.closure)
+        other.optimizer.zero_grad(set_to_none=set_to_none)
+    assert equal(one.parameters(), other.parameters())
+
+
+def test_the_closure_runs_with_gradients_enabled():
+    problem = trained(GolsI())
+    with torch.no_grad():
+        problem.optimizer.step(problem.closure)
+    assert problem.optimizer.last is not None
+
+
+def test_refresh_starts_from_a_new_gradient():
+    problem = trained(GolsI())
+    problem.optimizer.step(problem.closure)
+    before = problem.optimizer.evaluations
+    problem.optimizer.refresh()
+    problem.optimizer.step(problem.closure)
+    assert problem.optimizer.evaluations == before + problem.optimizer.last.evaluations + 1
+
+
+def test_the_global_generator_is_left_alone():
+    problem = trained(GolsI())
+    state = torch.get_rng_state()
+    for _ in range(3):
+        problem.optimizer.step(problem.closure)
+    assert torch.equal(state, torch.get_rng_state())
+
+
+def test_a_learning_rate_scheduler_does_no_harm():
+    plain, scheduled = trained(GolsI()), trained(GolsI())
+    scheduler = torch.optim.lr_scheduler.StepLR(scheduled.optimizer, 2)
+    for _ in range(6):
+        plain.optimizer.step(plain.closure)
+        scheduled.optimizer.step(scheduled.closure)
+        scheduler.step()
+    assert equal(plain.parameters(), scheduled.parameters())
+
+
+def test_no_numpy_or_torch_warning_escapes():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        problem = trained(GolsI())
+        problem.optimizer.step(problem.closure)
+    assert math.isfinite(problem.optimizer.last.step)
