@@ -290,20 +290,20 @@ class Pending(Generic[O, M]):
                 raise ValueError(
                     f"a search must ask for finite steps of 0 or more, but {self.search!r} asked for {step!r}"
                 )
-            self._step = step
+            self._step = float(step)
 
     def _checked(self, outcome: Any) -> Outcome[M]:
         if not isinstance(outcome, Outcome):
             raise TypeError(f"a search must return an Outcome, but {self.search!r} returned {outcome!r}")
         if outcome.probe is None:
             expected = 0.0
-        elif 0 <= outcome.probe < len(self.transcript):
+        elif isinstance(outcome.probe, int) and 0 <= outcome.probe < len(self.transcript):
             expected, seen = self.transcript[outcome.probe]
             if not seen.finite:
                 raise ValueError(f"a search must not accept a non-finite point, but {self.search!r} accepted {seen}")
         else:
             raise ValueError(
-                f"a search must accept one of its {len(self.transcript)} probes or None, got {outcome.probe}"
+                f"a search must accept one of its {len(self.transcript)} probes or None, got {outcome.probe!r}"
             )
         if outcome.step != expected:
             raise ValueError(f"outcome.step must be the step of the accepted probe, {expected!r}, got {outcome.step!r}")

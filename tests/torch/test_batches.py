@@ -3,12 +3,12 @@
 import json
 
 import pytest
+import torch
+from torch import nn
 from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
 
 import gradline
-import torch
 from gradline import batches
-from torch import nn
 
 X = torch.arange(20.0)[:, None]
 Y = -X

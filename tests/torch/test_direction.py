@@ -3,12 +3,12 @@
 from functools import partial
 
 import pytest
+import torch
+from helpers import Problem, equal
 from lion_pytorch import Lion
 
 import gradline
-import torch
 from gradline.searches import Fixed, GolsI
-from helpers import Problem, equal
 
 BASES = [
     torch.optim.SGD,

@@ -1,13 +1,13 @@
 """A step that fails leaves the parameters exactly as they were before it, and training can go on."""
 
 import pytest
-
-import gradline
 import torch
-from gradline.protocol import Stop
-from gradline.searches import Armijo, GolsB, GolsI
 from helpers import Problem, equal
 from torch import nn
+
+import gradline
+from gradline.protocol import Stop
+from gradline.searches import Armijo, GolsB, GolsI
 
 
 class TripError(Exception):

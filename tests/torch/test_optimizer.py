@@ -6,13 +6,13 @@ import warnings
 
 import numpy as np
 import pytest
-
-import gradline
 import torch
-from gradline.protocol import Moments, Origin, Pending, Slope, Stop, Value
-from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
 from helpers import Problem, equal, linear
 from torch import nn
+
+import gradline
+from gradline.protocol import Moments, Origin, Pending, Slope, Stop, Value
+from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
 
 SLOPE_SEARCHES = [GolsI(), GolsB(max_probes=60), GolsBack(), GolsMax(), Fixed(2.0)]
 VALUE_SEARCHES = [Armijo(), GoldenSection(), StrongWolfe()]
@@ -368,6 +368,7 @@ def test_huge_gradients_do_not_overflow():
             TypeError,
             "proportional to its learning rate.*Rprop",
         ),
+        (lambda p: gradline.GOLSI(p, direction=torch.optim.Adafactor), TypeError, "proportional.*Adafactor"),
         (lambda p: gradline.GOLSI([nn.Parameter(torch.zeros(2, dtype=torch.complex64))]), TypeError, "must be real"),
     ],
 )

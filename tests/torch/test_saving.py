@@ -6,12 +6,12 @@ import pickle
 from typing import NamedTuple
 
 import pytest
+import torch
+from helpers import Problem, equal
 
 import gradline
-import torch
 from gradline.protocol import Outcome, Stop
 from gradline.searches import Armijo, GoldenSection, GolsB, GolsI, GolsMax, StrongWolfe
-from helpers import Problem, equal
 
 DIRECTIONS = [None, torch.optim.Adam, torch.optim.SGD]
 

@@ -1,13 +1,13 @@
 """The headline: loss.backward(); optimizer.step() in an unchanged loop, and what stands where between the calls."""
 
 import pytest
-
-import gradline
 import torch
-from gradline.protocol import Stop
-from gradline.searches import Armijo, Fixed, GolsB, GolsBack, GolsI, GolsMax
 from helpers import Problem, equal
 from torch import nn
+
+import gradline
+from gradline.protocol import Stop
+from gradline.searches import Armijo, Fixed, GolsB, GolsBack, GolsI, GolsMax
 
 SEARCHES = [GolsI(), GolsI(strict=True, max_probes=5), GolsB(tolerance=0.1), GolsBack(), GolsMax(), Fixed(0.5)]
 DIRECTIONS = [None, torch.optim.Adam, torch.optim.SGD]

@@ -12,13 +12,18 @@ def require(condition: bool, name: str, rule: str, reason: str, value: object) -
 
 
 def require_factor(name: str, value: float, reason: str) -> None:
-    """A factor that makes something grow."""
-    require(1.0 < value < math.inf, name, "above 1 and finite", reason, value)
+    """A factor that makes steps grow."""
+    require(1.0 < value <= 1e6, name, "above 1 and at most 1e6", reason, value)
 
 
 def require_fraction(name: str, value: float, reason: str) -> None:
     """A number strictly between 0 and 1."""
     require(0.0 < value < 1.0, name, "between 0 and 1", reason, value)
+
+
+def require_shrink(value: float) -> None:
+    """A factor that makes steps shrink."""
+    require(1e-6 <= value < 1.0, "shrink", "at least 1e-6 and below 1", "a rejected step is multiplied by it", value)
 
 
 def require_range(step_min: float, step_max: float) -> None:
@@ -36,9 +41,9 @@ def require_range(step_min: float, step_max: float) -> None:
 def require_budget(max_probes: int | None) -> None:
     """An optional number of probes."""
     require(
-        max_probes is None or max_probes >= 1,
+        max_probes is None or (type(max_probes) is int and max_probes >= 1),
         "max_probes",
-        "at least 1, or None",
+        "a whole number of at least 1, or None",
         "a search must look at one step",
         max_probes,
     )
@@ -46,7 +51,8 @@ def require_budget(max_probes: int | None) -> None:
 
 def require_guess(memory: float) -> float:
     """The memory of a search that begins at the previous step."""
-    require(not math.isnan(memory), "memory", "a number", "it is the previous step", memory)
+    is_number = isinstance(memory, float | int) and not math.isnan(memory)
+    require(is_number, "memory", "a number", "it is the previous step", memory)
     return memory
 
 

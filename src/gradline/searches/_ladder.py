@@ -56,11 +56,11 @@ class Ladder:
     strict: bool
     max_probes: float
 
-    def stand(self, step: float) -> Generator[float, Slope, Rung]:
+    def stand(self, step: float, level: float) -> Generator[float, Slope, Rung]:
         """The first probe, at the step clipped to the top, then to the bottom (so that the bottom wins)."""
         step = max(min(step, self.top), self.bottom)
         slope = slope_of((yield step))
-        return Rung(step, slope, 0, Stop.STEP_MAX if slope < 0.0 else Stop.STEP_MIN)
+        return Rung(step, slope, 0, Stop.STEP_MAX if slope < level else Stop.STEP_MIN)
 
     def climb(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
         """Grow until the slope reaches `level` (which is called `met`), or the top."""

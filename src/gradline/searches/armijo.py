@@ -15,6 +15,7 @@ from gradline.searches._arguments import (
     require_fraction,
     require_guess,
     require_range,
+    require_shrink,
 )
 
 
@@ -51,7 +52,7 @@ class Armijo:
 
     def __post_init__(self) -> None:
         require_fraction("decrease", self.decrease, "it is a part of the decrease promised by the slope")
-        require_fraction("shrink", self.shrink, "a rejected step is multiplied by it")
+        require_shrink(self.shrink)
         require(
             1.0 <= self.growth < math.inf,
             "growth",

@@ -78,7 +78,9 @@ class GoldenSection:
             else:
                 low, mid, lowest = mid, step, at_step.value
                 if step >= top:
-                    return self._accept(seen, Stop.STEP_MAX, memory)
+                    if at_step.slope <= 0.0:
+                        return self._accept(seen, Stop.STEP_MAX, memory)
+                    high = top  # uphill there: the minimum lies before it
                 step = min(step * GOLDEN, top)
             if len(seen) >= budget:
                 return self._accept(seen, Stop.BUDGET, memory)

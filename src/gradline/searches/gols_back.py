@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches._arguments import require_budget, require_fraction, require_range
+from gradline.searches._arguments import require_budget, require_fraction, require_range, require_shrink
 from gradline.searches._ladder import Ladder, largest_step
 
 
@@ -35,7 +35,7 @@ class GolsBack:
     max_probes: int | None = None
 
     def __post_init__(self) -> None:
-        require_fraction("shrink", self.shrink, "a rejected step is multiplied by it")
+        require_shrink(self.shrink)
         require_fraction("overshoot", self.overshoot, "the slope must shrink")
         require_range(self.step_min, self.step_max)
         require_budget(self.max_probes)
@@ -52,7 +52,7 @@ class GolsBack:
             self.strict,
             self.max_probes or math.inf,
         )
-        rung = yield from ladder.stand(ladder.top)
+        rung = yield from ladder.stand(ladder.top, 0.0)
         if rung.slope < 0.0:
             return rung.outcome(None, None)
         bound = self.overshoot * abs(origin.at_zero.slope)

@@ -68,7 +68,7 @@ class GolsI:
         """One search; `memory` is the previous step."""
         top = largest_step(origin.norm, self.step_max)
         ladder = Ladder(self.growth, self.step_min, top, self.strict, self.max_probes or math.inf)
-        rung = yield from ladder.stand(require_guess(memory))
+        rung = yield from ladder.stand(require_guess(memory), 0.0)
         if 0.0 < rung.slope < self.overshoot * abs(origin.at_zero.slope):
             return Outcome(rung.step, rung.probe, Stop.ACCEPTED_AT_ONCE, rung.step)
         grown = yield from ladder.climb(rung, 0.0, Stop.SIGN_CHANGE)

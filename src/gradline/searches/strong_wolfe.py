@@ -91,10 +91,10 @@ class StrongWolfe:
                 if task[:2] != b"FG" or not math.isfinite(step):
                     stop = Stop.STEP_MAX if b"STPMAX" in task else Stop.NO_PROGRESS
                     return _best(seen, zero, stop, memory)
-                at_step = yield step
-                seen.append((step, at_step))
                 if self.max_probes is not None and len(seen) >= self.max_probes:
                     return _best(seen, zero, Stop.BUDGET, memory)
+                at_step = yield step
+                seen.append((step, at_step))
                 if not at_step.finite:
                     break
                 value, slope = at_step.value, at_step.slope
@@ -114,5 +114,5 @@ def _best(seen: Transcript[Value], zero: Value, stop: Stop, memory: float) -> Ou
     """Accept the best probe if it improves on the origin, else stay there."""
     for probe in _lowest(seen, zero.value):
         step = seen[probe][0]
-        return Outcome(step, probe, stop, step)
+        return Outcome(step, probe, Stop.NO_PROGRESS if stop is Stop.NON_FINITE else stop, step)
     return Outcome(0.0, None, stop if stop is Stop.NON_FINITE else Stop.NO_PROGRESS, memory)

@@ -30,24 +30,14 @@ def check_line_search(search: Search[Any, Any], *, functions: Sequence[Function]
     A search that computes forever without asking for a step cannot be caught.
 
     ```python
-    from dataclasses import dataclass
-
-    from gradline.protocol import Outcome, Stop
+    from gradline.searches import GolsI
     from gradline.testing import check_line_search
 
-    @dataclass(frozen=True)
-    class Careless:
-        def start(self):
-            return None
-
-        def search(self, origin, memory):
-            seen = yield 0.1
-            return Outcome(0.1, 0, Stop.FIXED, None)
-
+    check_line_search(GolsI())
     try:
-        check_line_search(Careless())
+        check_line_search(GolsI(), max_probes=3)
     except AssertionError as error:
-        assert "must not accept a non-finite point" in str(error)
+        assert "a search must end, but it asks for more than 3 probes" in str(error)
     ```
 
     Args:
@@ -62,8 +52,8 @@ def check_line_search(search: Search[Any, Any], *, functions: Sequence[Function]
         memory = trial.start()
         for _ in range(3):
             record = trial.run(memory)
-            trial.check_looks(record, memory)
             trial.check_pure(record, memory, other)
+            trial.check_looks(record, memory)
             trial.check_replay(record, memory)
             trial.check_memory(record.outcome.memory)
             memory = record.outcome.memory
@@ -192,22 +182,19 @@ class _Trial:
     def check_pure(self, record: Record[Any, Any], memory: Any, other: _Trial) -> None:
         """The same again, then side by side with another search, then after that one has ended."""
         self._same(record, self.run(memory), "a search must be pure, but a second time it asked for other steps")
-        begun = [self.begin(memory), other.begin(self.search.start())]
-        while any(pending.outcome is None for pending, _ in begun):
-            for pending, see in begun:
-                if pending.outcome is None and len(pending.transcript) < self.max_probes:
-                    with self.catching(pending.transcript):
+        start = self.search.start()
+        alone = other.run(start)
+        both = [(self, record, *self.begin(memory)), (other, alone, *other.begin(start))]
+        for probe in range(max(record.evaluations, alone.evaluations)):
+            for trial, expected, pending, see in both:
+                if pending.outcome is None and probe < expected.evaluations:
+                    with trial.catching(pending.transcript):
                         pending.tell(see(pending.step))
-            if all(pending.outcome or len(pending.transcript) >= self.max_probes for pending, _ in begun):
-                break
-        mine = begun[0][0]
-        broken = (
-            f"a search must be pure, but with another one under way (on '{other.function}') it asked for other steps"
-        )
-        if mine.outcome is None:
-            self.fail(broken, mine.transcript)
-        self._same(record, mine.record, broken)
-        other.run(self.search.start())
+        for trial, expected, pending, _ in both:
+            broken = "a search must be pure, but with another one under way it asked for other steps"
+            if pending.outcome is None:
+                trial.fail(broken, pending.transcript)
+            trial._same(expected, pending.record, broken)
         broken = (
             f"a search must be pure, but after another one had ended (on '{other.function}') it asked for other steps"
         )

@@ -12,7 +12,7 @@ from typing import TypeAlias
 import torch
 from torch.optim import Optimizer
 
-from gradline.torch.line import Gradients, Line, measure
+from gradline.torch.line import Gradients, Line, measure, single_pass
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
 """Builds a torch optimizer from parameter groups and a learning rate: an optimizer's class, or a partial of it."""
@@ -23,7 +23,7 @@ class SteepestDescent:
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
-        if line.directions[0].is_cpu:
+        if single_pass(line.directions):
             for direction, gradient in zip(line.directions, gradients.tensors, strict=True):
                 torch.neg(gradient, out=direction)
         else:
@@ -49,7 +49,7 @@ class Update:
                 f"direction must be an optimizer whose step() needs no closure (its update is the direction, and "
                 f"the probes are gradline's), got {type(base).__name__}"
             )
-        if isinstance(base, torch.optim.ASGD | torch.optim.Rprop):
+        if isinstance(base, torch.optim.ASGD | torch.optim.Rprop | torch.optim.Adafactor):
             raise TypeError(
                 f"direction must be an optimizer whose update is proportional to its learning rate (the search takes "
                 f"the learning rate's place), got {type(base).__name__}"

@@ -4,7 +4,7 @@ Parameters are always set to x0 + α d from the saved x0, never by increments: n
 All numbers that a decision needs cross from the device to the host in one transfer.
 
 On an accelerator launching kernels is what costs, so the work is done in torch's foreach kernels. On a CPU memory
-traffic costs, so there one pass over each tensor does what takes foreach two. Both give the same numbers.
+traffic costs, so there one pass over each tensor does what takes foreach two (`single_pass`).
 """
 
 from __future__ import annotations
@@ -19,6 +19,11 @@ from torch import Tensor
 
 _HALF = (torch.bfloat16, torch.float16)
 _SMALL = 2**12
+
+
+def single_pass(tensors: Sequence[Tensor]) -> bool:
+    """Whether to go through tensors one by one, each once, rather than through all of them with each foreach kernel."""
+    return tensors[0].is_cpu
 
 
 class Gradients(NamedTuple):
@@ -47,9 +52,7 @@ class Line:
         self.aimed = False
 
     @classmethod
-    def restored(
-        cls, parameters: list[Tensor], origins: list[Tensor], directions: list[Tensor], *, away: bool
-    ) -> Line:
+    def restored(cls, parameters: list[Tensor], origins: list[Tensor], directions: list[Tensor], *, away: bool) -> Line:
         """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
         line = cls(parameters)
         with torch.no_grad():
@@ -67,7 +70,7 @@ class Line:
         if not self.away:
             torch._foreach_copy_(self.origins, self.parameters)
             self.away = True
-        if self.parameters[0].is_cpu:
+        if single_pass(self.parameters):
             for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=parameter)
         else:
@@ -146,7 +149,7 @@ def _measure(
     vectors: Sequence[Tensor], others: Sequence[Tensor], more: Sequence[Tensor]
 ) -> tuple[float, float, list[float]]:
     flat = [_vector(part) for part in vectors]
-    if flat[0].is_cpu:
+    if single_pass(flat):
         squares = [torch.dot(part, part) for part in flat]
     else:
         squares = [norm * norm for norm in torch._foreach_norm(flat)]
@@ -164,7 +167,5 @@ def _vector(tensor: Tensor) -> Tensor:
 def _to_host(scalars: Sequence[Tensor]) -> list[float]:
     """All scalars in one transfer."""
     device = scalars[0].device
-    if device.type == "cpu":
-        return [scalar.item() for scalar in scalars]
-    numbers: list[float] = torch.stack([s.to(device) for s in scalars]).tolist()
+    numbers: list[float] = torch.stack([scalar.to(device) for scalar in scalars]).tolist()
     return numbers

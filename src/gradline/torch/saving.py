@@ -87,8 +87,11 @@ def unpack(search: Search[Any, Any], packed: dict[str, Plain]) -> Saved:
 
 def pack_memory(memory: Any) -> Plain:
     """A search's memory: a number, `None`, or a (named) tuple of such."""
-    if memory is None or isinstance(memory, bool | int | float | str):
-        return memory
+    if memory is None:
+        return None
+    for plain in (bool, int, float, str):
+        if isinstance(memory, plain):
+            return plain(memory)  # a subclass, such as NumPy's, is not plain
     if isinstance(memory, tuple):
         return [pack_memory(part) for part in memory]
     raise TypeError(

@@ -1,0 +1,390 @@
+"""The pictures of the documentation, made by the code they explain.
+
+Each picture is a function that computes its data and a function that draws them; `make` writes them all as SVG, once
+for light and once for dark pages. Every random number has a seed. The colours are mostly those of Okabe and Ito, which
+colour-blind readers can tell apart, and no line or mark is told from another by its colour alone.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import matplotlib
+import numpy as np
+import torch
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from numpy.typing import NDArray
+
+import gradline
+from gradline.protocol import Record
+from gradline.searches import GolsI
+
+Array = NDArray[np.float64]
+
+HIDDEN = 10
+DPI = 200
+
+
+class Inks(NamedTuple):
+    """The colours of one drawing: text and axes, faint lines, and four for data."""
+
+    text: str
+    faint: str
+    blue: str
+    orange: str
+    green: str
+    purple: str
+
+
+LIGHT = Inks(text="#222222", faint="#b0b0b0", blue="#0072b2", orange="#d55e00", green="#009e73", purple="#a3487f")
+DARK = Inks(text="#e6e6e6", faint="#6b6f7a", blue="#56b4e9", orange="#e69f00", green="#2fd3a3", purple="#e39ac0")
+
+
+# ---- The loss along one direction: Iris, a network with one hidden layer ----
+
+
+class IrisLine(NamedTuple):
+    """Loss and slope of each sample (columns) at each step (rows) along the full-batch steepest descent direction."""
+
+    steps: Array
+    values: Array
+    slopes: Array
+
+    def batch(self, samples: NDArray[np.int64]) -> tuple[Array, Array]:
+        """Value and slope of one mini-batch at every step: static sampling. All samples: full sampling."""
+        return self.values[:, samples].mean(axis=1), self.slopes[:, samples].mean(axis=1)
+
+    def dynamic(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
+        """Value and slope at every step, each of a new mini-batch."""
+        samples = np.argsort(rng.random(self.values.shape), axis=1)[:, :batch_size]
+        return (
+            np.take_along_axis(self.values, samples, axis=1).mean(axis=1),
+            np.take_along_axis(self.slopes, samples, axis=1).mean(axis=1),
+        )
+
+
+def iris_line(*, seed: int = 7, longest: float = 13.0, points: int = 101) -> IrisLine:
+    """Walk along -∇L from a random start, and note value and slope of every sample."""
+    from sklearn.datasets import load_iris
+
+    data = load_iris()
+    inputs = torch.tensor(data.data)
+    inputs = (inputs - inputs.mean(0)) / inputs.std(0)
+    targets = torch.nn.functional.one_hot(torch.tensor(data.target), 3).double()
+    sizes = [4 * HIDDEN, HIDDEN, HIDDEN * 3, 3]
+
+    def loss(parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        first, bias, second, offset = parameters.split(sizes)
+        hidden = torch.sigmoid(x @ first.view(4, HIDDEN) + bias)
+        outputs = torch.sigmoid(hidden @ second.view(HIDDEN, 3) + offset)
+        return ((outputs - y) ** 2).sum(dim=-1)
+
+    generator = torch.Generator().manual_seed(seed)
+    start = torch.randn(sum(sizes), generator=generator, dtype=torch.float64)
+    direction = -torch.func.grad(lambda parameters: loss(parameters, inputs, targets).mean())(start)
+    slope_and_value = torch.func.vmap(
+        torch.func.grad_and_value(lambda step, x, y: loss(start + step * direction, x, y)), in_dims=(None, 0, 0)
+    )
+    steps = torch.linspace(0.0, longest, points, dtype=torch.float64)
+    seen = [slope_and_value(step, inputs, targets) for step in steps]
+    slopes, values = (np.stack([part.numpy() for part in parts]) for parts in zip(*seen, strict=True))
+    return IrisLine(steps.numpy(), values, slopes)
+
+
+class Sampled(NamedTuple):
+    """A line seen in three ways: (value, slope) at every step."""
+
+    steps: Array
+    full: tuple[Array, Array]
+    static: list[tuple[Array, Array]]
+    dynamic: tuple[Array, Array]
+    batch_size: int
+
+
+def sampled_data(*, batch_size: int = 10, batches: int = 4) -> Sampled:
+    """Full, static and dynamic sampling of the Iris line."""
+    line = iris_line()
+    rng = np.random.default_rng(0)
+    samples = rng.permutation(line.values.shape[1])
+    static = [line.batch(samples[start : start + batch_size]) for start in range(0, batches * batch_size, batch_size)]
+    return Sampled(line.steps, line.batch(samples), static, line.dynamic(batch_size, rng), batch_size)
+
+
+def draw_sampled(data: Sampled, inks: Inks) -> Figure:
+    """Values above, slopes below; static sampling left, dynamic sampling right."""
+    figure, axes = _panels(2, 2, inks, size=(8.4, 5.8), sharex=True, sharey="row")
+    styles = [(inks.blue, "--"), (inks.orange, "-."), (inks.green, ":"), (inks.purple, "s-")]
+    names = ["value F(α)", "slope F'(α)"]
+    for row, name in enumerate(names):
+        for number, (batch, (colour, style)) in enumerate(zip(data.static, styles, strict=True), start=1):
+            curve = {"color": colour, "linewidth": 1.3, "markersize": 4, "markevery": 10}
+            axes[row, 0].plot(data.steps, batch[row], style, label=f"mini-batch {number}", **curve)
+        axes[row, 1].plot(
+            data.steps,
+            data.dynamic[row],
+            color=inks.orange,
+            marker="o",
+            markersize=3,
+            linewidth=0.5,
+            label="mini-batch of the moment",
+        )
+        axes[row, 0].set_ylabel(name)
+        for axis in axes[row]:
+            axis.plot(data.steps, data.full[row], color=inks.text, linewidth=2.2, label="all the data", zorder=3)
+    for axis in axes[1]:
+        axis.axhline(0.0, color=inks.faint, linewidth=1.0, zorder=0)
+        axis.set_xlabel("step α along the direction")
+    axes[0, 0].set_title(f"static: one mini-batch of {data.batch_size} a line")
+    axes[0, 1].set_title(f"dynamic: a new mini-batch of {data.batch_size} a point")
+    for axis in axes[0]:
+        _legend(axis, inks, loc="upper center", ncols=2 if axis is axes[0, 0] else 1)
+    top = axes[0, 0].get_ylim()[1]
+    axes[0, 0].set_ylim(0.0, top + 0.25)
+    return figure
+
+
+# ---- Where minima and sign changes are found ----
+
+
+class Found(NamedTuple):
+    """How often a minimum or a sign change was found at each step, for each size of mini-batch."""
+
+    steps: Array
+    optimum: float
+    minima: dict[int, Array]
+    sign_changes: dict[int, Array]
+    repeats: int
+
+
+def found_data(*, repeats: int = 200) -> Found:
+    """Walk along the Iris line again and again with dynamic sampling, and note what looks like an optimum."""
+    line = iris_line()
+    rng = np.random.default_rng(1)
+    minima, sign_changes = {}, {}
+    for size in (10, 50, 150):
+        walks = [line.dynamic(size, rng) for _ in range(repeats)]
+        values, slopes = (np.stack(parts) for parts in zip(*walks, strict=True))
+        lowest = (values[:, 1:-1] < values[:, :-2]) & (values[:, 1:-1] < values[:, 2:])
+        crossed = (slopes[:, :-2] <= 0.0) & (slopes[:, 1:-1] > 0.0)
+        minima[size], sign_changes[size] = lowest.mean(axis=0), crossed.mean(axis=0)
+    slope = line.slopes.mean(axis=1)
+    optimum = float(line.steps[np.argmax(slope > 0.0)])
+    return Found(line.steps[1:-1], optimum, minima, sign_changes, repeats)
+
+
+def draw_found(data: Found, inks: Inks) -> Figure:
+    """Minima left, sign changes right."""
+    figure, axes = _panels(1, 2, inks, size=(8.4, 3.5), sharex=True, sharey=True)
+    styles = {10: (inks.orange, "-"), 50: (inks.blue, "--")}
+    for axis, found, title in [
+        (axes[0, 0], data.minima, "local minima of the value"),
+        (axes[0, 1], data.sign_changes, "sign changes of the slope, - to +"),
+    ]:
+        for size, (colour, style) in styles.items():
+            axis.plot(data.steps, found[size], style, color=colour, linewidth=1.4, label=f"mini-batches of {size}")
+        only = np.flatnonzero(found[150])
+        axis.vlines(data.steps[only], 0.0, found[150][only], color=inks.text, linewidth=1.0, linestyle=":")
+        axis.plot(data.steps[only], found[150][only], "D", color=inks.text, markersize=5, label="all 150 samples")
+        axis.set_title(title)
+        axis.set_xlabel("step α along the direction")
+        axis.set_ylim(0.0, 1.05)
+    axes[0, 0].set_ylabel(f"share of {data.repeats} walks")
+    _legend(axes[0, 1], inks, loc="upper left")
+    return figure
+
+
+# ---- GOLS-I, probe by probe ----
+
+NOISE = 0.25
+NORM = 0.1
+FIRST_SEED = 5
+
+
+def noisy_slope(seed: int) -> Callable[[float], float]:
+    """F'(α) = α - 1 with noise, as new mini-batches give; at 0 it is -1."""
+    rng = np.random.default_rng(seed)
+    return lambda step: step - 1.0 + (NOISE * float(rng.standard_normal()) if step else 0.0)
+
+
+def searches_data() -> dict[str, Record[Any, Any]]:
+    """Three searches of one function from three guesses."""
+    guesses = {"too short: grow": 0.05, "too long: shrink": 6.0, "just past: accept at once": 1.45}
+    return {
+        name: gradline.solve(GolsI(), noisy_slope(seed), norm=NORM, memory=guess)
+        for seed, (name, guess) in enumerate(guesses.items(), start=FIRST_SEED)
+    }
+
+
+def draw_searches(data: dict[str, Record[Any, Any]], inks: Inks) -> Figure:
+    """Each search's probes, numbered, on the slope they are seen through noise."""
+    figure, axes = _panels(1, 3, inks, size=(8.4, 3.5), sharex=True, sharey=True)
+    bound = GolsI().overshoot
+    steps = np.geomspace(0.03, 8.3, 300)
+    for axis, (title, record) in zip(axes[0], data.items(), strict=True):
+        axis.axhline(0.0, color=inks.faint, linewidth=1.0, zorder=0)
+        axis.axhspan(0.0, bound, color=inks.green, alpha=0.18, linewidth=0.0, label="0 < F'(α) < c2·|F'(0)|")
+        axis.plot(steps, steps - 1.0, color=inks.text, linewidth=1.2, label="slope without noise")
+        probes = np.array([step for step, _ in record.transcript])
+        slopes = np.array([seen.slope for _, seen in record.transcript])
+        axis.plot(probes, slopes, "o--", color=inks.blue, markersize=6, linewidth=0.8, label="probe")
+        axis.plot(
+            *(probes[-1:], slopes[-1:]),
+            "o",
+            color="none",
+            markeredgecolor=inks.orange,
+            markersize=13,
+            markeredgewidth=2,
+            label="accepted",
+        )
+        axis.axvline(1.0 / NORM, color=inks.purple, linestyle=":", linewidth=1.6, label="α_max = 1/‖d‖")
+        for number, (step, slope) in enumerate(zip(probes, slopes, strict=True), start=1):
+            place = (0, -19) if slope < 0.0 else (-12, 4)  # off the curve
+            axis.annotate(
+                str(number), (step, slope), xytext=place, textcoords="offset points", ha="center", color=inks.text
+            )
+        axis.set_title(title)
+        axis.set_xscale("log")
+        axis.set_xticks([0.1, 1.0, 10.0], ["0.1", "1", "10"])
+        axis.set_xlabel("step α")
+        axis.set_ylim(-3.2, 7.4)
+    axes[0, 0].set_ylabel("slope F'(α)")
+    _legend(axes[0, 0], inks, loc="upper left")
+    return figure
+
+
+# ---- The steps of a training run ----
+
+
+class Run(NamedTuple):
+    """One training run: every probe's step, and for each search when it ended, its step and the full-batch loss."""
+
+    probes: Array
+    evaluations: Array
+    steps: Array
+    losses: Array
+
+
+def runs_data(*, sizes: tuple[int, ...] = (10, 100, 400), evaluations: int = 3000) -> dict[int, Run]:
+    """Logistic regression on 400 samples of breast cancer data, started at random, trained by GOLS-I."""
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))[:400]
+    inputs = torch.tensor(data.data)[order]
+    inputs = (inputs - inputs.mean(0)) / inputs.std(0)
+    targets = torch.tensor(data.target)[order].double()
+    runs = {}
+    for size in sizes:
+        weights = torch.randn(31, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
+        optimizer = gradline.GOLSI([weights])
+
+        def loss(x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor = weights) -> torch.Tensor:
+            return torch.nn.functional.binary_cross_entropy_with_logits(x @ weights[:-1] + weights[-1], y)
+
+        if size == len(inputs):
+            batches = gradline.batches.full(inputs, targets)
+        else:
+            batches = gradline.batches.dynamic(inputs, targets, batch_size=size, seed=0)
+        closure = batches.closure(optimizer, loss)
+        entries, probes = [], [0.0]  # the first evaluation is at 0
+        while optimizer.evaluations < evaluations:
+            optimizer.step(closure)
+            assert optimizer.last is not None
+            probes += [step for step, _ in optimizer.last.transcript]
+            with torch.no_grad():
+                entries.append((optimizer.evaluations, optimizer.last.step, loss(inputs, targets).item()))
+        runs[size] = Run(np.array(probes), *np.array(entries).T)
+    return runs
+
+
+def draw_runs(data: dict[int, Run], inks: Inks) -> Figure:
+    """Steps above, the full-batch training loss below; a column for each size of mini-batch."""
+    figure, axes = _panels(2, len(data), inks, size=(8.4, 5.4), sharex=True, sharey="row", height_ratios=[3, 2])
+    for column, (size, run) in enumerate(data.items()):
+        steps, losses = axes[:, column]
+        when = np.arange(1, len(run.probes) + 1)
+        steps.plot(when[1:], run.probes[1:], ".", color=inks.faint, markersize=3, label="probed", rasterized=True)
+        steps.plot(run.evaluations, run.steps, "^", color=inks.blue, markersize=3.2, label="accepted", rasterized=True)
+        losses.plot(run.evaluations, run.losses, color=inks.orange, linewidth=1.2)
+        steps.set_title(f"mini-batches of {size}" if size < 400 else "all 400 samples")
+        losses.set_xlabel("gradient evaluations")
+        for axis in (steps, losses):
+            axis.set_xscale("log")
+            axis.set_yscale("log")
+    axes[0, 0].set_ylabel("step α")
+    axes[1, 0].set_ylabel("loss of all 400 samples")
+    _legend(axes[0, -1], inks, loc="lower right", markerscale=2.5)
+    return figure
+
+
+# ---- Making them ----
+
+PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
+    "sampled": (sampled_data, draw_sampled),
+    "found": (found_data, draw_found),
+    "searches": (searches_data, draw_searches),
+    "runs": (runs_data, draw_runs),
+}
+
+
+def names() -> Iterator[str]:
+    """The files that `make` writes."""
+    for name in PICTURES:
+        yield f"{name}.svg"
+        yield f"{name}-dark.svg"
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Sum in the same order on every machine; and the tensors are too small to share the work."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def make(folder: Path, *, suffix: str = ".svg") -> None:
+    """Write all pictures."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, (compute, draw) in PICTURES.items():
+        with one_thread():
+            data = compute()
+        for ending, inks in (("", LIGHT), ("-dark", DARK)):
+            with matplotlib.rc_context({"svg.hashsalt": name, "font.size": 9.5, "axes.titlesize": 10}):
+                _write(draw(data, inks), folder / f"{name}{ending}{suffix}", inks)
+
+
+def _write(figure: Figure, target: Path, inks: Inks) -> None:
+    """Write a picture whole and then rename it, so that two builds at once do no harm."""
+    vector = target.suffix == ".svg"  # on a page it is transparent
+    background = "none" if vector else ("white" if inks is LIGHT else "#1e2129")
+    draft = target.with_name(f".{os.getpid()}-{target.name}")
+    figure.savefig(draft, dpi=DPI, facecolor=background, metadata={"Date": None} if vector else None)
+    draft.replace(target)
+
+
+def _panels(rows: int, columns: int, inks: Inks, *, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
+    """A figure with a grid of axes in the given inks; it belongs to no window and needs no closing."""
+    figure = Figure(figsize=size, layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, **shared)
+    for axis in axes.flat:
+        axis.set_facecolor("none")
+        axis.tick_params(colors=inks.text, which="both")
+        axis.xaxis.label.set_color(inks.text)
+        axis.yaxis.label.set_color(inks.text)
+        axis.title.set_color(inks.text)
+        for side, spine in axis.spines.items():
+            spine.set_visible(side in ("left", "bottom"))
+            spine.set_color(inks.faint)
+    return figure, axes
+
+
+def _legend(axis: Axes, inks: Inks, **where: Any) -> None:
+    axis.legend(frameon=False, labelcolor=inks.text, fontsize=8.5, **where)

@@ -1,0 +1,122 @@
+"""The documentation: its examples run, its site builds without a warning, and its reference is complete."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import textwrap
+import types
+import zlib
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import gradline
+import gradline.protocol
+import gradline.searches
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+PAGES = sorted(DOCS.rglob("*.md"))
+BLOCK = re.compile(r"^([ ]*)```python[^\n]*\n(.*?)^\1```[ ]*$", re.MULTILINE | re.DOTALL)
+
+
+def blocks(page):
+    """The python blocks of a page, each with as many empty lines before it that errors name the page's lines."""
+    text = page.read_text(encoding="utf-8")
+    for match in BLOCK.finditer(text):
+        yield "\n" * text.count("\n", 0, match.start(2)) + textwrap.dedent(match[2])
+
+
+def test_the_pages_have_examples():
+    with_examples = {page.stem for page in PAGES if list(blocks(page))}
+    assert with_examples >= {"index", "how-it-works", "which", "your-own-search"}
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda page: page.stem)
+def test_the_examples_of_a_page_run_in_order(page):
+    # A module, so that pickle finds the classes of the page.
+    module = types.ModuleType(f"docs_{page.stem.replace('-', '_')}")
+    sys.modules[module.__name__] = module
+    try:
+        with torch.random.fork_rng():
+            for block in blocks(page):
+                exec(compile(block, str(page), "exec", dont_inherit=True), module.__dict__)
+    finally:
+        del sys.modules[module.__name__]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    env = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stderr, done.stderr
+    return folder
+
+
+def test_the_site_builds_without_a_warning(site):
+    for page in PAGES:
+        name = page.relative_to(DOCS).with_suffix("")
+        folder = name.parent if name.name == "index" else name
+        assert (site / folder / "index.html").exists(), f"{page.name} was not built"
+
+
+def test_the_site_fetches_nothing_from_elsewhere(site):
+    fetched = re.compile(
+        r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//[^>]*>|<link[^>]*\shref=["']?https?:[^>]*>"""
+    )
+    for page in site.rglob("*.html"):
+        found = [tag for tag in fetched.findall(page.read_text(encoding="utf-8")) if "canonical" not in tag]
+        assert not found, f"{page.relative_to(site)} fetches {found}"
+
+
+def test_every_public_name_is_in_the_reference(site):
+    inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
+    documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
+    public = {
+        f"{module.__name__}.{name}"
+        for module in (gradline, gradline.protocol, gradline.searches)
+        for name in module.__all__
+    }
+    assert not public - documented, f"not in the reference: {sorted(public - documented)}"
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    spec = importlib.util.spec_from_file_location("gradline_docs_pictures", DOCS / "pictures.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_what_the_text_says_of_minima_and_sign_changes(pictures):
+    data = pictures.found_data(repeats=100)
+    far = np.abs(data.steps - data.optimum) > 0.8 * data.optimum
+    for size in (10, 50):
+        minima, changes = data.minima[size], data.sign_changes[size]
+        assert minima[far].mean() > 0.8 * minima.mean()  # everywhere
+        assert changes[far].mean() < 0.05 * changes.max()  # in a ball
+    assert np.flatnonzero(data.minima[150]).size == np.flatnonzero(data.sign_changes[150]).size == 1
+
+
+def test_what_the_text_says_of_the_three_searches(pictures):
+    grow, shrink, at_once = pictures.searches_data().values()
+    assert (grow.evaluations, shrink.evaluations, at_once.evaluations) == (5, 3, 1)
+    assert grow.stop is shrink.stop is gradline.protocol.Stop.SIGN_CHANGE
+    assert at_once.stop is gradline.protocol.Stop.ACCEPTED_AT_ONCE
+
+
+def test_what_the_text_says_of_the_training_run(pictures):
+    with pictures.one_thread():
+        small, large, full = pictures.runs_data().values()
+    for run in (small, large):
+        assert run.steps.max() / run.steps.min() > 1e8
+    assert np.percentile(full.steps, 95) / np.percentile(full.steps, 5) <= 2**4
+    assert full.losses[-1] < large.losses[-1] < small.losses[-1]
+    assert full.evaluations[0] == pytest.approx(26, abs=2)

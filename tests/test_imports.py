@@ -1,0 +1,139 @@
+"""What may import what: without torch everything but `gradline.torch` works, and the core knows nothing of the rest."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import gradline
+
+PACKAGE = Path(gradline.__file__).parent
+MODULES = {
+    ".".join(("gradline", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def run(program):
+    """Run a program in an interpreter of its own; whatever it raises fails the test."""
+    done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "import gradline",
+        "import gradline.searches",
+        "import gradline.protocol",
+        "import gradline.testing",
+        "from gradline import solve",
+        "from gradline.searches import GolsI; import gradline; assert gradline.solve(GolsI(), lambda a: a - 0.5).step",
+        "import gradline; assert 'GOLSI' in dir(gradline)",
+    ],
+)
+def test_it_works_without_torch(statement):
+    run(f"import sys; sys.modules['torch'] = None; {statement}")
+
+
+@pytest.mark.parametrize("name", ["GOLSI", "LineSearchOptimizer", "batches"])
+def test_what_needs_torch_says_how_to_get_it(name):
+    said = run(
+        f"""
+import sys
+sys.modules["torch"] = None
+import gradline
+try:
+    gradline.{name}
+except ModuleNotFoundError as error:
+    print(error, error.name)
+"""
+    )
+    assert said.strip() == (
+        f"gradline.{name} needs PyTorch, which is not installed: pip install 'gradline[torch]' torch"
+    )
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="module 'gradline' has no attribute 'nothing'"):
+        _ = gradline.nothing
+
+
+def test_torch_is_imported_only_when_it_is_needed():
+    run("import sys, gradline, gradline.searches, gradline.testing; assert 'torch' not in sys.modules")
+
+
+def imports(path, module, *, everywhere=False):
+    """The modules a file imports when it is imported (or ever), without what is only for the type checker."""
+
+    def visit(node):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for child in node.orelse:
+                yield from visit(child)
+        elif isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            parts = module.split(".") if path.name == "__init__.py" else module.split(".")[:-1]
+            base = ".".join(parts[: len(parts) - node.level + 1]) if node.level else ""
+            origin = ".".join(filter(None, (base, node.module)))
+            # `from gradline import searches` imports gradline.searches
+            yield from (
+                f"{origin}.{alias.name}" if f"{origin}.{alias.name}" in MODULES else origin for alias in node.names
+            )
+        elif everywhere or not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            for child in ast.iter_child_nodes(node):
+                yield from visit(child)
+
+    return set(visit(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def within(name, *packages):
+    return any(name == package or name.startswith(package + ".") for package in packages)
+
+
+def ours(names):
+    return {name for name in names if within(name, "gradline")}
+
+
+def test_the_reader_of_imports_sees_them():
+    seen = imports(MODULES["gradline.searches.gols_i"], "gradline.searches.gols_i")
+    assert {"math", "gradline.protocol", "gradline.searches._ladder"} <= seen
+    strong_wolfe = MODULES["gradline.searches.strong_wolfe"]
+    assert "scipy.optimize._dcsrch" not in imports(strong_wolfe, "gradline.searches.strong_wolfe")
+    assert "scipy.optimize._dcsrch" in imports(strong_wolfe, "gradline.searches.strong_wolfe", everywhere=True)
+
+
+ALLOWED = {
+    "gradline.protocol": (),
+    "gradline.function": ("gradline.protocol",),
+    "gradline.searches": ("gradline.protocol", "gradline.searches"),
+    "gradline.testing": ("gradline.protocol", "gradline.testing"),
+}
+
+
+@pytest.mark.parametrize(
+    ("module", "allowed"),
+    [(module, allowed) for part, allowed in ALLOWED.items() for module in MODULES if within(module, part)],
+)
+def test_the_directions_of_dependence(module, allowed):
+    names = ours(imports(MODULES[module], module, everywhere=True))
+    assert not {name for name in names if not within(name, *allowed)}
+
+
+def test_the_protocol_needs_the_standard_library_only():
+    names = imports(MODULES["gradline.protocol"], "gradline.protocol", everywhere=True)
+    assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if within(module, *ALLOWED)])
+def test_the_core_never_imports_torch(module):
+    assert not {name for name in imports(MODULES[module], module, everywhere=True) if within(name, "torch")}
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not within(module, "gradline.torch")])
+def test_only_the_torch_part_imports_torch_at_once(module):
+    names = imports(MODULES[module], module)
+    assert not {name for name in names if within(name, "torch", "gradline.torch")}
