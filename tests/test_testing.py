@@ -85,14 +85,14 @@ class ToNan(Search):
         return self.accept(first)
 
 
-class NumpySteps(Search):
-    def search(self, origin, memory):
-        return self.accept((yield np.float64(0.1)))
-
-
-class NumpyOutcome(Search):
+class NumpyProbe(Search):
     def accept(self, seen):
         return replace(super().accept(seen), probe=np.int64(0)) if seen.finite else super().accept(seen)
+
+
+class NumpyStep(Search):
+    def accept(self, seen):
+        return replace(super().accept(seen), step=np.float64(0.1)) if seen.finite else super().accept(seen)
 
 
 class Careless(Search):
@@ -270,8 +270,8 @@ BROKEN = {
     Endless: "a search must end, but it asks for more than 1000 probes. This is .*Endless.* on the function 'quadratic",
     Backwards: r"a search must ask for finite steps of 0 or more, but .* asked for -0\.1",
     ToNan: "a search must ask for finite steps of 0 or more, but .* asked for nan",
-    NumpySteps: r"a step must be a plain float, but it asks for np\.float64\(0\.1\)",
-    NumpyOutcome: r"step and probe of an outcome must be a plain float and int, got Outcome",
+    NumpyProbe: r"a search must accept one of its 1 probes or None, got np\.int64\(0\)",
+    NumpyStep: r"step of an outcome must be a plain float, got Outcome",
     Careless: r"must not accept a non-finite point, but .* accepted Slope\(slope=nan\).* on the function 'NaN beyond",
     NoOutcome: r"a search must return an Outcome, but .* returned 0\.1",
     WrongProbe: "a search must accept one of its 1 probes or None, got 1",

@@ -22,7 +22,7 @@ BAD = [
         for case in refused(
             search,
             "growth",
-            "above 1 and finite",
+            "above 1 and at most 1e6",
             "each probe multiplies or divides the step by it",
             1.0,
             0.5,
@@ -53,7 +53,7 @@ BAD = [
         case
         for search in (Armijo, GolsBack)
         for case in refused(
-            search, "shrink", "between 0 and 1", "a rejected step is multiplied by it", 0.0, 1.0, 2.0, NAN
+            search, "shrink", "at least 1e-6 and below 1", "a rejected step is multiplied by it", 0.0, 1.0, 2.0, NAN
         )
     ),
     *(
@@ -108,7 +108,16 @@ BAD = [
             *refused(
                 search, "step_max", "finite and at least step_min = 1e-08", "it is the largest step", 1e-9, INF, NAN
             ),
-            *refused(search, "max_probes", "at least 1, or None", "a search must look at one step", 0, -1),
+            *refused(
+                search,
+                "max_probes",
+                "a whole number of at least 1, or None",
+                "a search must look at one step",
+                0,
+                -1,
+                2.5,
+                True,
+            ),
         ]
     ),
     *refused(Fixed, "step", "positive and finite", "it is the step taken", 0.0, -0.1, INF, NAN),
