@@ -20,7 +20,8 @@ import gradline.searches
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
-PAGES = sorted(DOCS.rglob("*.md"))
+PAGES = [ROOT / "README.md", *sorted(DOCS.rglob("*.md"))]
+MODULES = sorted((ROOT / "src").rglob("*.py"))
 BLOCK = re.compile(r"^([ ]*)```python[^\n]*\n(.*?)^\1```[ ]*$", re.MULTILINE | re.DOTALL)
 
 
@@ -33,7 +34,7 @@ def blocks(page):
 
 def test_the_pages_have_examples():
     with_examples = {page.stem for page in PAGES if list(blocks(page))}
-    assert with_examples >= {"index", "how-it-works", "which", "your-own-search"}
+    assert with_examples >= {"README", "index", "how-it-works", "which", "your-own-search"}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda page: page.stem)
@@ -49,6 +50,21 @@ def test_the_examples_of_a_page_run_in_order(page):
         del sys.modules[module.__name__]
 
 
+@pytest.mark.parametrize(
+    "module", [module for module in MODULES if list(blocks(module))], ids=lambda module: module.stem
+)
+def test_the_examples_of_the_docstrings_run(module):
+    with torch.random.fork_rng():
+        for block in blocks(module):
+            exec(compile(block, str(module), "exec", dont_inherit=True), {"__name__": "__example__"})
+
+
+def test_the_front_doors_have_examples():
+    assert {"optimizer", "batches", "function", "protocol", "conformance"} <= {
+        module.stem for module in MODULES if list(blocks(module))
+    }
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
@@ -61,7 +77,7 @@ def site(tmp_path_factory):
 
 
 def test_the_site_builds_without_a_warning(site):
-    for page in PAGES:
+    for page in sorted(DOCS.rglob("*.md")):
         name = page.relative_to(DOCS).with_suffix("")
         folder = name.parent if name.name == "index" else name
         assert (site / folder / "index.html").exists(), f"{page.name} was not built"

@@ -75,12 +75,12 @@ class Descent:
 
     def hold(self, closure: Closure) -> Any:
         """Search to the end, or end what `turn` has begun; return the accepted probe's loss."""
+        loss = None
         if self.pending is None or not (self.reuse_gradient or self.probing):
-            at_origin = self._evaluate(closure, None)
-            self._begin(at_origin)
+            loss = self._begin(self._evaluate(closure, None))
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))
-                return at_origin.loss
+                return loss
         pending = self.pending
         while pending.outcome is None:
             self.to_probe()
@@ -127,8 +127,11 @@ class Descent:
         else:
             line.home()
 
-    def _begin(self, at_origin: Evaluation) -> None:
-        """Aim from an evaluation at the present point and begin a search, if there is anything to search."""
+    def _begin(self, at_origin: Evaluation) -> Any:
+        """Aim from an evaluation at the present point and begin a search, if there is anything to search.
+
+        Returns the loss, so that nobody needs to hold on to the evaluation and its gradients.
+        """
         self.pending, self.kept = None, {}
         gradients, norm = at_origin.gradients, at_origin.norm
         if self.line is None or not self.line.moves(gradients.parameters):
@@ -147,9 +150,10 @@ class Descent:
             pending = Pending(self.search, origin, self.memory)
             if pending.outcome is None:
                 self.pending = pending
-                return
+                return at_origin.loss
             outcome = pending.outcome
         self._nothing = Record(origin, outcome, [])
+        return at_origin.loss
 
     def _tell(self, evaluation: Evaluation) -> Any:
         """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""

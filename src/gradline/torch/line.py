@@ -70,12 +70,13 @@ class Line:
         if not self.away:
             torch._foreach_copy_(self.origins, self.parameters)
             self.away = True
-        if single_pass(self.parameters):
+        elif single_pass(self.parameters):
             for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=parameter)
+            return
         else:
             torch._foreach_copy_(self.parameters, self.origins)
-            torch._foreach_add_(self.parameters, self.directions, alpha=step)
+        torch._foreach_add_(self.parameters, self.directions, alpha=step)
 
     def home(self) -> None:
         """Put the parameters back, exactly."""
