@@ -48,7 +48,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from sklearn.datasets import load_breast_cancer
 from torch import Tensor, nn
 from torch.nn import functional
 from torch.optim import Optimizer
@@ -111,6 +110,8 @@ class Problem:
 
 
 def logistic_regression() -> Problem:
+    from sklearn.datasets import load_breast_cancer  # slow to import, and only needed here
+
     inputs, targets = load_breast_cancer(return_X_y=True)
     rows = np.random.default_rng(SEED).permutation(len(inputs))[:400]
     scored = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
@@ -176,7 +177,7 @@ def load(name: str, quick: bool) -> Problem:
     torch.manual_seed(SEED)
     problem = PROBLEMS[name]()
     if quick:
-        problem = replace(problem, batch_size=problem.batch_size // 16, block=2, repetitions=3, restart=40)
+        problem = replace(problem, batch_size=problem.batch_size // 16, block=2, repetitions=2, restart=40)
     return problem
 
 
@@ -370,7 +371,7 @@ def quartiles(samples: Sequence[float]) -> dict[str, float] | None:
 def measure(result: Result, quick: bool) -> Iterator[str]:
     """Fill the result, telling what has been done: memory first, then interleaved timings."""
     problem = result.problem
-    warm_ups = {method.name: 12 if quick else method.warm_up for method in METHODS}
+    warm_ups = {method.name: 6 if quick else method.warm_up for method in METHODS}
     for method in METHODS:
         result.copies[method.name] = measure_memory(problem, method, warm_ups[method.name])
         yield f"memory of {method.name}"
