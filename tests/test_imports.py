@@ -137,3 +137,8 @@ def test_the_core_never_imports_torch(module):
 def test_only_the_torch_part_imports_torch_at_once(module):
     names = imports(MODULES[module], module)
     assert not {name for name in names if within(name, "torch", "gradline.torch")}
+
+
+def test_the_parts_are_there_after_one_import():
+    code = "import gradline; gradline.searches.GolsI, gradline.protocol.Slope, gradline.testing.check_line_search"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -6,6 +6,8 @@ from importlib import import_module
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
+from gradline import protocol as protocol
+from gradline import searches as searches
 from gradline.function import solve
 
 if TYPE_CHECKING:
@@ -19,7 +21,9 @@ _NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "batches"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch only when it is asked for."""
+    """Import what needs torch, and what only tests need, when it is asked for."""
+    if name == "testing":
+        return import_module("gradline.testing")
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module 'gradline' has no attribute {name!r}")
     try:
@@ -35,4 +39,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | _NEEDS_TORCH)
+    return sorted(set(globals()) | _NEEDS_TORCH | {"testing"})

@@ -104,7 +104,7 @@ class Stop(Enum):
     STEP_MIN = "still uphill at the smallest step allowed"
     BUDGET = "the probe budget is spent"
     NO_PROGRESS = "rounding or jumps of the value left no better step to find"
-    NON_FINITE = "no step gave a finite slope: nothing was changed"
+    NON_FINITE = "the search ended at a slope that is not finite: nothing was changed"
     UPHILL = "the direction does not point downhill: nothing was changed"
     NON_FINITE_ORIGIN = "the slope at the start is not finite: nothing was changed"
     ZERO_DIRECTION = "the direction has length zero: nothing was changed"

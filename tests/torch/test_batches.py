@@ -5,7 +5,14 @@ import json
 import pytest
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    DistributedSampler,
+    RandomSampler,
+    TensorDataset,
+    WeightedRandomSampler,
+)
 
 import gradline
 from gradline import batches
@@ -81,10 +88,19 @@ LOADERS = [
     lambda: loader(generator=torch.Generator()),
     lambda: loader(shuffle=False, sampler=WeightedRandomSampler(torch.ones(20), 20)),
     lambda: loader(drop_last=False, shuffle=False),
+    lambda: DataLoader(
+        TensorDataset(X, Y),
+        batch_sampler=BatchSampler(RandomSampler(X, generator=torch.Generator()), batch_size=5, drop_last=True),
+    ),
+    lambda: loader(shuffle=False, sampler=DistributedSampler(X, num_replicas=1, rank=0)),
 ]
 
 
-@pytest.mark.parametrize("source", LOADERS, ids=["plain", "workers", "persistent", "generator", "weighted", "ordered"])
+@pytest.mark.parametrize(
+    "source",
+    LOADERS,
+    ids=["plain", "workers", "persistent", "generator", "weighted", "ordered", "batch sampler", "distributed"],
+)
 def test_a_loaders_position_is_saved_and_restored(source):
     stream = batches.dynamic(source(), seed=1)
     first(stream, 6)
@@ -179,3 +195,34 @@ def test_a_training_loop_resumes_with_its_batches():
 def test_bad_sources(make, error, sentence):
     with pytest.raises(error, match=sentence):
         make()
+
+
+def test_distributed_samplers_shuffle_anew_in_each_epoch():
+    stream = batches.dynamic(
+        DataLoader(X, batch_size=20, sampler=DistributedSampler(X, num_replicas=1, rank=0)), seed=0
+    )
+    assert len({tuple(batch.flatten().tolist()) for batch in stream.take(4)}) == 4
+
+
+def test_asking_twice_for_a_static_closure_changes_nothing_and_a_failed_step_keeps_its_batch():
+    model = nn.Linear(1, 1)
+    optimizer = gradline.LineSearchOptimizer(model.parameters(), gradline.searches.Armijo())
+    stream = batches.static(X, Y, batch_size=5, seed=0)
+    used, fail = [], [False]
+
+    def loss(x, y):
+        used.append(x.flatten().tolist())
+        if fail[0]:
+            raise ZeroDivisionError
+        return (model(x / 20) - y / 20).square().mean()
+
+    order = first(batches.static(X, Y, batch_size=5, seed=0), 4)
+    for step in range(4):
+        closure = stream.closure(optimizer, loss)
+        fail[0] = True
+        with pytest.raises(ZeroDivisionError):
+            optimizer.step(closure)
+        fail[0] = False
+        optimizer.step(closure)
+        assert used == [order[step]] * len(used)
+        used.clear()

@@ -1,5 +1,7 @@
 """A step that fails leaves the parameters exactly as they were before it, and training can go on."""
 
+import sys
+
 import pytest
 import torch
 from helpers import Problem, equal
@@ -48,29 +50,28 @@ def test_a_failing_closure_leaves_the_parameters_and_the_step_can_be_taken_again
             assert equal(before, problem.parameters())
             assert problem.optimizer.iterations == round_
             problem.draws.set_state(draws)
-            problem.optimizer.step(problem.closure if round_ else skip_first(problem, search))
+            if problem.optimizer._descent.pending is not None and (round_ == 0 or isinstance(search, Armijo)):
+                problem.draw()  # the gradient at the start is known: its batch is not drawn again
+            problem.optimizer.step(problem.closure)
         untouched.optimizer.step(untouched.closure)
         assert equal(problem.parameters(), untouched.parameters())
         assert problem.optimizer.last == untouched.optimizer.last
 
 
-def skip_first(problem, search):
-    """After a failure in the probes of the very first step its gradient is known: its batch is not drawn again."""
-    if problem.optimizer._descent.pending is not None and isinstance(search, GolsI | GolsB):
-        problem.draw()
-    return problem.closure
-
-
 def test_a_failure_in_the_middle_of_calls_without_closure_goes_back_to_the_probe():
     problem = problem_with(GolsI())
     for _ in range(4):
-        problem.turn()
+        problem.turn(problem.full)
     before = problem.parameters()
     with pytest.raises(TripError):
-        problem.optimizer.step(failing(problem.closure, 2, TripError()))
+        problem.optimizer.step(failing(problem.full, 2, TripError()))
     assert equal(before, problem.parameters())
-    problem.turn()
-    assert problem.optimizer.iterations > 0 or not equal(before, problem.parameters())
+    twin = problem_with(GolsI())
+    for _ in range(6):
+        twin.turn(twin.full)
+    for _ in range(2):
+        problem.turn(problem.full)
+    assert equal(problem.parameters(), twin.parameters())  # what was told before the failure still counts
 
 
 def test_an_interrupt_in_the_optimizers_own_work(monkeypatch):
@@ -112,7 +113,7 @@ def test_non_finite_everywhere_changes_nothing_and_tells(search, value):
         loss.backward()
         return loss
 
-    with pytest.warns(RuntimeWarning, match="no step gave a finite slope: nothing was changed"):
+    with pytest.warns(RuntimeWarning, match="the search ended at a slope that is not finite: nothing was changed"):
         problem.optimizer.step(broken)
     assert equal(before, problem.parameters())
     assert problem.optimizer.last.stop is Stop.NON_FINITE
@@ -162,25 +163,185 @@ def test_one_nan_batch_only_halves_the_step():
     assert x.isfinite().all()
 
 
+class Stubborn(torch.optim.SGD):
+    """Fails as often as it is told to, after the damage is done."""
+
+    failures = 0
+
+    def step(self, closure=None):
+        super().step(closure)
+        if self.failures:
+            self.failures -= 1
+            raise TripError
+
+
 def test_a_failing_direction_leaves_the_accepted_point():
-    """The step was accepted, then the direction's own optimizer failed: nothing is half moved."""
-
-    class Stubborn(torch.optim.SGD):
-        failures = 0
-
-        def step(self, closure=None):
-            super().step(closure)
-            if self.failures:
-                self.failures -= 1
-                raise TripError
-
-    problem = problem_with(GolsI(), direction=Stubborn)
+    """The step was accepted, then the direction's own optimizer failed: nothing is half moved, lr shows the step."""
+    problem, untouched = problem_with(GolsI(), direction=Stubborn), problem_with(GolsI(), direction=Stubborn)
+    for step in range(2):
+        problem.optimizer._base.failures = step
+        untouched.optimizer.step(untouched.full)
+        if step:
+            with pytest.raises(TripError):
+                problem.optimizer.step(problem.full)
+        else:
+            problem.optimizer.step(problem.full)
+        assert equal(problem.parameters(), untouched.parameters())
+        assert problem.optimizer.last == untouched.optimizer.last
+        assert problem.optimizer.param_groups[0]["lr"] == problem.optimizer.last.step
     problem.optimizer.step(problem.full)
+    assert problem.optimizer.iterations == 3
+
+
+# Failures of the direction and interrupts
+
+
+def turns(problem, count):
+    for _ in range(count):
+        problem.turn(problem.full)
+
+
+def test_calls_without_closure_go_on_after_a_failing_direction():
+    problem = problem_with(GolsI(), direction=Stubborn)
+    while problem.optimizer.iterations < 2:
+        problem.turn(problem.full)
     problem.optimizer._base.failures = 1
     with pytest.raises(TripError):
+        turns(problem, 100)
+    before = problem.loss().item()
+    problem.optimizer.eval()
+    problem.optimizer.train()
+    for _ in range(40):
+        problem.turn(problem.full)
+    with problem.optimizer.eval():
+        assert problem.loss().item() < before
+
+
+@pytest.mark.parametrize("direction", [None, torch.optim.Adam], ids=str)
+@pytest.mark.parametrize("with_closure", [True, False])
+def test_an_interrupt_anywhere_in_our_code_leaves_a_point_that_was_accepted(direction, with_closure):
+    """A trace function raises at every line of descent, direction and line in turn, as a signal may."""
+    points, event = [], 0
+
+    class Interrupter:
+        def __init__(self, at):
+            self.at, self.count, self.done = at, 0, False
+
+        def __call__(self, frame, event, arg):
+            name = frame.f_code.co_filename
+            if not name.endswith(("descent.py", "direction.py", "line.py")) or frame.f_code.co_name == "rewind":
+                return None
+            if event == "line" and not self.done:
+                self.count += 1
+                if self.count == self.at:
+                    self.done = True
+                    sys.settrace(None)
+                    raise KeyboardInterrupt
+            return self
+
+    for at in range(1, 400, 7):
+        problem = problem_with(GolsI(step_min=1e-2), direction=direction)
+        points = [problem.parameters()]
         problem.optimizer.step(problem.full)
-    assert problem.optimizer.iterations == 2
-    reference = problem.loss().item()
-    problem.optimizer.step(problem.full)
-    assert problem.optimizer.last.transcript[0][0] == pytest.approx(problem.optimizer.last.step, rel=1e9)
-    assert problem.loss().item() < reference
+        points.append(problem.parameters())
+        interrupter = Interrupter(at)
+        sys.settrace(interrupter)
+        try:
+            for _ in range(3):
+                problem.optimizer.step(problem.full) if with_closure else problem.turn(problem.full)
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(None)
+        if not interrupter.done:
+            break
+        with problem.optimizer.eval():
+            accepted = problem.parameters()
+        assert all(torch.isfinite(p).all() for p in accepted)
+        assert problem.optimizer.iterations > 1 or equal(accepted, points[1])
+        loss = problem.loss().item()
+        for _ in range(25):
+            problem.optimizer.step(problem.full) if with_closure else problem.turn(problem.full)
+        with problem.optimizer.eval():
+            assert problem.loss().item() <= loss
+        event = at
+    assert event > 50
+
+
+def test_a_failing_step_does_not_advance_the_direction_twice():
+    problem, untouched = (
+        problem_with(Armijo(), direction=torch.optim.Adam),
+        problem_with(Armijo(), direction=torch.optim.Adam),
+    )
+    for _ in range(3):
+        with pytest.raises(TripError):
+            problem.optimizer.step(failing(problem.full, 2, TripError()))
+        problem.optimizer.step(problem.full)
+        untouched.optimizer.step(untouched.full)
+        assert equal(problem.parameters(), untouched.parameters())
+
+
+def test_an_accepted_earlier_probe_takes_its_gradients_alone():
+    """A parameter that had a gradient only at the last probe, a NaN, must not be moved by the direction's optimizer."""
+    x, head = nn.Parameter(torch.tensor([3.0])), nn.Parameter(torch.tensor([1.0]))
+    optimizer = gradline.LineSearchOptimizer([x, head], GolsB(step_min=0.5, max_probes=3), direction=torch.optim.Adam)
+    calls = 0
+
+    def closure():
+        nonlocal calls
+        calls += 1
+        optimizer.zero_grad()
+        loss = (x - 30.0).square().sum()
+        if calls == 4:
+            loss = loss * float("nan") + (head * float("nan")).sum()
+        loss.backward()
+        return loss
+
+    optimizer.step(closure)
+    assert optimizer.last.outcome.probe == 1
+    assert torch.equal(head, torch.tensor([1.0]))
+    assert head.grad is None
+    assert x.isfinite().all()
+
+
+def test_a_direction_that_moves_parameters_without_gradients_is_refused():
+    class Decaying(torch.optim.SGD):
+        @torch.no_grad()
+        def step(self, closure=None):
+            super().step(closure)
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    parameter.mul_(1.0 - 0.01 * group["lr"])
+
+    x, idle = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
+    optimizer = gradline.GOLSI([x, idle], direction=Decaying)
+    x.square().sum().backward()
+    with pytest.raises(TypeError, match="leaves parameters without a gradient alone, but Decaying moved one"):
+        optimizer.step()
+    assert torch.equal(idle, torch.ones(2))
+    assert torch.equal(x, torch.ones(2))
+    assert optimizer.param_groups[0]["lr"] == 0.0
+
+
+def test_an_overflow_under_a_loss_scaler_is_a_probe_like_any_other():
+    """GradScaler skips the steps of other optimizers then, and would leave a search at its bad probe for ever."""
+
+    def run(scaler):
+        x = nn.Parameter(torch.tensor([0.0]))
+        optimizer = gradline.GOLSI([x])
+        for _ in range(300):
+            optimizer.zero_grad()
+            loss = -x.sum() - 0.01 * (0.4 - x).sqrt().sum()  # NaN beyond 0.4
+            if scaler is None:
+                loss.backward()
+                optimizer.step()
+            else:
+                scaler.scale(loss).backward()
+                scaler.step(optimizer)
+                scaler.update()
+        with optimizer.eval():
+            return x.item(), optimizer.iterations
+
+    plain, scaled = run(None), run(torch.amp.GradScaler("cpu", init_scale=2.0**10))
+    assert plain[1] > 5
+    assert scaled == pytest.approx(plain, rel=1e-6)

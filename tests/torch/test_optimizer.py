@@ -335,6 +335,15 @@ def test_a_search_from_a_zero_gradient_leaves_the_memory_alone():
     assert optimizer.last.transcript[0][0] == step
 
 
+def test_tiny_gradients_do_not_underflow():
+    x = nn.Parameter(torch.tensor([1.0, -2.0]))
+    optimizer = gradline.GOLSI([x])
+    (1e-25 * x).sum().backward()
+    optimizer.step()
+    assert optimizer.last is None  # a search has begun
+    assert optimizer.evaluations == 1
+
+
 def test_huge_gradients_do_not_overflow():
     x = nn.Parameter(torch.tensor([1.0, -2.0]))
     optimizer = gradline.GOLSI([x], step_min=1e-40)
@@ -362,6 +371,14 @@ def test_huge_gradients_do_not_overflow():
         (lambda p: gradline.GOLSI(p, growth=1.0), ValueError, r"growth must be above 1 .*got 1.0"),
         (lambda p: gradline.GOLSI(p, speed=2), TypeError, "speed"),
         (lambda p: gradline.GOLSI([]), ValueError, "empty parameter list"),
+        (lambda p: gradline.GOLSI(torch.optim.Adam(p)), TypeError, "give its class as direction=torch.optim.Adam"),
+        (
+            lambda p: gradline.GOLSI(p, direction=torch.optim.Adam(p)),
+            TypeError,
+            "must be the class of a torch optimizer",
+        ),
+        (lambda p: gradline.GOLSI(p, direction="adam"), TypeError, "must be the class of a torch optimizer.*'adam'"),
+        (lambda p: gradline.LineSearchOptimizer(p, GolsI), TypeError, r"not its class: write GolsI\(\)"),
         (lambda p: gradline.GOLSI(p, direction=torch.optim.LBFGS), TypeError, "needs no closure.*LBFGS"),
         (
             lambda p: gradline.GOLSI(p, direction=torch.optim.Rprop),
@@ -393,6 +410,8 @@ def test_a_search_that_needs_variances_is_refused():
 
 def test_a_refused_group_is_not_added():
     problem = trained(GolsI())
+    with pytest.raises(ValueError, match="lr must not be given"):
+        problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))], "lr": 0.1})
     with pytest.raises(TypeError, match="must be real"):
         problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.complex64))]})
     assert len(problem.optimizer.param_groups) == 1

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import pytest
 import torch
 from helpers import Problem, equal
+from lion_pytorch import Lion
 
 import gradline
 from gradline.protocol import Outcome, Stop
@@ -207,3 +208,52 @@ def test_settings_may_change_between_searches():
     twin = resumed(saved(problem), GolsI(growth=3.0))
     twin.optimizer.step(twin.closure)
     assert twin.optimizer.iterations == 2
+
+
+@pytest.mark.parametrize(
+    "through", [copy.deepcopy, lambda pair: pickle.loads(pickle.dumps(pair))], ids=["copy", "pickle"]
+)
+def test_copies_beside_a_scheduler_and_of_directions_with_attributes(through):
+    problem = problem_with(GolsI(), direction=Lion)
+    torch.optim.lr_scheduler.StepLR(problem.optimizer, 2)
+    problem.optimizer.step(problem.closure)
+    before = problem.parameters()
+    twin = Problem()
+    twin.model, twin.optimizer = through((problem.model, problem.optimizer))
+    twin.draws.set_state(problem.draws.get_state())
+    twin.optimizer.step(twin.closure)
+    assert equal(before, problem.parameters())
+    problem.optimizer.step(problem.closure)
+    assert equal(twin.parameters(), problem.parameters())
+
+
+def test_another_directions_state_is_refused_and_nothing_is_lost():
+    plain, adam = problem_with(GolsI()), problem_with(GolsI(), direction=torch.optim.Adam)
+    for problem in (plain, adam):
+        problem.optimizer.step(problem.closure)
+    for problem, state in [(plain, saved(adam)), (adam, saved(plain))]:
+        with pytest.raises(ValueError, match=r"state_dict must be of the direction .* got "):
+            problem.optimizer.load_state_dict(state["optimizer"])
+        problem.optimizer.step(problem.closure)
+
+
+def test_resume_with_a_gradient_kept_for_a_parameter_new_to_the_direction():
+    def build():
+        x, late = (torch.nn.Parameter(torch.tensor([value])) for value in (3.0, 1.0))
+        search = GolsB(tolerance=0.1)
+        return x, late, gradline.LineSearchOptimizer([x, late], search, direction=torch.optim.Adam)
+
+    def turn(x, late, optimizer, count):
+        optimizer.zero_grad()
+        ((x - 2.0).square() + (late.square() if count > 3 else 0.0)).sum().backward()
+        optimizer.step()
+
+    parts = build()
+    for count in range(90):
+        twin = build()
+        for parameter, original in zip(twin[:2], parts[:2], strict=True):
+            parameter.data.copy_(original.data)
+        twin[2].load_state_dict(copy.deepcopy(parts[2].state_dict()))
+        turn(*twin, count)
+        turn(*parts, count)
+        assert equal(parts[:2], twin[:2])

@@ -76,11 +76,13 @@ class GoldenSection:
                     return self._accept(seen, Stop.STEP_MIN, memory)
                 step = max(step / GOLDEN, self.step_min)
             else:
-                low, mid, lowest = mid, step, at_step.value
-                if step >= top:
-                    if at_step.slope <= 0.0:
-                        return self._accept(seen, Stop.STEP_MAX, memory)
+                if step < top:
+                    low = mid
+                elif at_step.slope > 0.0:
                     high = top  # uphill there: the minimum lies before it
+                else:
+                    return self._accept(seen, Stop.STEP_MAX, memory)
+                mid, lowest = step, at_step.value
                 step = min(step * GOLDEN, top)
             if len(seen) >= budget:
                 return self._accept(seen, Stop.BUDGET, memory)

@@ -29,6 +29,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
+from weakref import WeakSet
 
 import numpy as np
 import torch
@@ -74,6 +75,7 @@ class Batches(Iterator[Any]):
         self._keep = keep
         self._current: Any = None
         self._taken = False  # whether there is a current batch
+        self._hooked: WeakSet[Optimizer] = WeakSet()
 
     def __iter__(self) -> Batches:
         return self
@@ -101,14 +103,15 @@ class Batches(Iterator[Any]):
     def closure(self, optimizer: Optimizer, loss: Callable[..., Tensor]) -> Callable[[], Tensor]:
         """The ordinary torch closure: clear gradients, draw a batch, compute its loss, go backward, return it.
 
-        In static mode the optimizer's steps draw the batches, each step one.
+        In static mode each step of the optimizer has its own batch; a step that fails keeps it for the next try.
 
         Args:
             optimizer: the optimizer whose `step` will be given the closure.
             loss: called with the parts of a batch (a dict or a single tensor: with the batch itself).
         """
-        if self._keep:
-            optimizer.register_step_pre_hook(lambda *_: self.advance())
+        if self._keep and optimizer not in self._hooked:
+            optimizer.register_step_post_hook(self._end_step)
+            self._hooked.add(optimizer)
 
         def closure() -> Tensor:
             optimizer.zero_grad()
@@ -118,6 +121,9 @@ class Batches(Iterator[Any]):
             return value
 
         return closure
+
+    def _end_step(self, *_: Any) -> None:
+        self._taken = False
 
     def state_dict(self) -> dict[str, Any]:
         """The position, as plain numbers."""
@@ -200,7 +206,7 @@ def _stream(source: tuple[Any, ...], batch_size: int | None, seed: int | None) -
             raise ValueError(f"batch_size must not be given with a DataLoader (it has its own), got {batch_size!r}")
         return _Epochs(lambda seed, epoch: _loader_epoch(source[0], seed, epoch), seed)
     samples = _check_tensors(source)
-    if batch_size is None or not 1 <= batch_size <= samples:
+    if not isinstance(batch_size, int) or not 1 <= batch_size <= samples:
         raise ValueError(f"batch_size must be between 1 and the number of samples, {samples}, got {batch_size!r}")
     return _Epochs(lambda seed, _: _tensor_epoch(source, batch_size, seed), seed)
 
@@ -229,13 +235,14 @@ def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[An
     torch's samplers shuffle by a generator of their own if they have one, and the loader seeds its workers from its
     own; whatever else draws does so from the global generator, when the pass or its first batch begins.
     """
-    sampler: Any = loader.sampler
-    if hasattr(sampler, "generator"):
-        sampler.generator = torch.Generator().manual_seed(seed)
+    samplers: list[Any] = [loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
+    for sampler in samplers:
+        if hasattr(sampler, "generator"):
+            sampler.generator = torch.Generator().manual_seed(seed)
+        if hasattr(sampler, "set_epoch"):
+            sampler.set_epoch(epoch)
     if isinstance(loader.generator, torch.Generator):
         loader.generator.manual_seed(seed)
-    if hasattr(sampler, "set_epoch"):
-        sampler.set_epoch(epoch)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         batches = iter(loader)

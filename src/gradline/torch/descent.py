@@ -76,7 +76,7 @@ class Descent:
     def hold(self, closure: Closure) -> Any:
         """Search to the end, or end what `turn` has begun; return the accepted probe's loss."""
         loss = None
-        if self.pending is None or not (self.reuse_gradient or self.probing):
+        if self.pending is None:
             loss = self._begin(self._evaluate(closure, None))
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))
@@ -116,14 +116,20 @@ class Descent:
         A search that has been accepted since stays accepted, and one that has begun since is put back to its beginning.
         """
         pending, line = self.pending, self.line
-        if pending is None or line is None:
+        self.probing = False
+        if line is None:
+            return
+        if pending is None or (pending.outcome is not None and not line.away):
+            # Interrupted after the accepted point was made home: while aiming from there, or just before.
+            self.pending, self.kept = None, {}
+            line.home()
             return
         told = mark.told if pending is mark.pending else 0
         self.pending = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
         self.kept = {probe: kept for probe, kept in self.kept.items() if probe < told}
-        self.probing = mark.probing and pending is mark.pending
-        if self.probing:
+        if mark.probing and pending is mark.pending:
             self.to_probe()
+            self.probing = True
         else:
             line.home()
 
@@ -167,6 +173,8 @@ class Descent:
             self._give_up(pending)
         else:
             if outcome.probe != probe:
+                for parameter in evaluation.gradients.parameters:
+                    parameter.grad = None
                 evaluation = self.kept[outcome.probe]
                 cast(Line, self.line).go(outcome.step)
                 for parameter, gradient in zip(*evaluation.gradients, strict=True):
@@ -181,14 +189,14 @@ class Descent:
         self.memory = record.outcome.memory
         self.last = record
         self.iterations += 1
-        self.pending, self.kept = None, {}
         cast(Line, self.line).away = False
+        self.pending, self.kept = None, {}
 
     def _give_up(self, pending: Pending[Any, Any]) -> None:
         """Go back to the origin; where the evaluations were at fault, not the direction, that one stands."""
         cast(Line, self.line).home()
         self._finish(pending.record)
-        if pending.record.stop is Stop.NON_FINITE:
+        if pending.record.stop is Stop.NON_FINITE and self.reuse_gradient:
             self.pending = Pending(self.search, pending.origin, self.memory)
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:

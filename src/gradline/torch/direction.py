@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch.optim import Optimizer
@@ -38,8 +38,9 @@ class Update:
     So α *is* the learning rate which that optimizer lacks. Its state (momentum, second moments) advances once per
     direction, never per probe.
 
-    The update is taken at a learning rate of 2^32 (float16: 2^8) and divided by it. A power of two changes no digit,
-    and at a learning rate of 1 the digits of a small update would be lost when it is added to a large parameter.
+    The update is taken at a learning rate of 2^32 and divided by it. A power of two changes no digit, and at a learning
+    rate of 1 the digits of a small update would be lost when it is added to a large parameter. (float16 has no room for
+    that: there it is 1.)
     """
 
     def __init__(self, base: Optimizer) -> None:
@@ -55,22 +56,52 @@ class Update:
                 f"the learning rate's place), got {type(base).__name__}"
             )
         self.base = base
+        self._trusted: Line | None = None  # the line for which the base was seen to leave other parameters alone
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
-        shown = [group["lr"] for group in self.base.param_groups]
-        unit = 2.0**8 if any(p.dtype == torch.float16 for p in line.parameters) else 2.0**32
-        torch._foreach_copy_(line.origins, line.parameters)
+        groups = self.base.param_groups
+        shown = [group["lr"] for group in groups]
+        unit = 1.0 if any(p.dtype == torch.float16 for p in line.parameters) else 2.0**32
+        others = [] if line is self._trusted else line.others(p for group in groups for p in group["params"])
+        before = [other.detach().clone() for other in others]
         try:
-            for group in self.base.param_groups:
+            for group in groups:
                 group["lr"] = unit
+            line.leave()
             self.base.step()
             torch._foreach_copy_(line.directions, line.parameters)
             torch._foreach_sub_(line.directions, line.origins)
             torch._foreach_div_(line.directions, unit)
         finally:
-            torch._foreach_copy_(line.parameters, line.origins)
-            for group, lr in zip(self.base.param_groups, shown, strict=True):
+            line.home()
+            for group, lr in zip(groups, shown, strict=True):
                 group["lr"] = lr
+        moved = [other for other, was in zip(others, before, strict=True) if not torch.equal(other, was)]
+        if moved:
+            torch._foreach_copy_(others, before)
+            raise TypeError(
+                f"direction must be an optimizer that leaves parameters without a gradient alone, but "
+                f"{type(self.base).__name__} moved one of shape {tuple(moved[0].shape)}"
+            )
+        self._trusted = line
         length, slope, _ = measure(line.directions, gradients.tensors)
         return slope, length
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's optimizers copy only their state and groups; some keep more than that, such as Lion.
+        return {"kind": type(self.base), "attributes": own_attributes(self.base)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.base = state["kind"].__new__(state["kind"])
+        self.base.__setstate__(state["attributes"])
+        self._trusted = None
+
+
+def own_attributes(optimizer: Optimizer) -> dict[str, Any]:
+    """What a copy of an optimizer needs: all but hooks and a `step` that a scheduler has put in place of its own."""
+    return {
+        name: value
+        for name, value in vars(optimizer).items()
+        if not name.startswith("_optimizer_") and name not in ("step", "grad_scale", "found_inf")
+    }

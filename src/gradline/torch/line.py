@@ -10,7 +10,7 @@ traffic costs, so there one pass over each tensor does what takes foreach two (`
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -65,11 +65,15 @@ class Line:
         build = partial(Line.restored, away=self.away)
         return build, (self.parameters, self.origins, self.directions)
 
+    def leave(self) -> None:
+        """Save where the parameters are, before they are moved."""
+        torch._foreach_copy_(self.origins, self.parameters)
+        self.away = True
+
     def go(self, step: float) -> None:
         """Put the parameters at x0 + step · d."""
         if not self.away:
-            torch._foreach_copy_(self.origins, self.parameters)
-            self.away = True
+            self.leave()
         elif single_pass(self.parameters):
             for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=parameter)
@@ -88,6 +92,11 @@ class Line:
         """Whether it is these parameters that move (by identity: tensors have no plain equality)."""
         return list(map(id, parameters)) == list(map(id, self.parameters))
 
+    def others(self, parameters: Iterable[Tensor]) -> list[Tensor]:
+        """Those of some parameters that do not move."""
+        moving = set(map(id, self.parameters))
+        return [parameter for parameter in parameters if id(parameter) not in moving]
+
     def measure(self, gradients: Gradients, *more: Tensor) -> tuple[float, float, list[float]]:
         """The gradient's length, its slope along the line, and `more` scalars, in one transfer.
 
@@ -99,7 +108,7 @@ class Line:
             return measure(gradients.tensors, along, *more)
         if self._pair and not more:
             norm, slope = self._pair.measure(gradients.tensors)
-            if math.isfinite(norm):
+            if 0.0 < norm < math.inf:
                 return norm, slope, []
         return measure(gradients.tensors, self.directions, *more)
 
@@ -140,8 +149,8 @@ def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) 
     Both vectors come as their parts, one for each parameter; without `others` the product is 0.
     """
     measured = _measure(vectors, others, more)
-    if not math.isfinite(measured[0]) and vectors[0].dtype != torch.float64 and vectors[0].device.type != "mps":
-        # Squares overflow long before lengths do; only then is it worth the time to look closer.
+    if not 0.0 < measured[0] < math.inf and vectors[0].dtype != torch.float64 and vectors[0].device.type != "mps":
+        # Squares overflow and underflow long before lengths do; only then is it worth the time to look closer.
         measured = _measure([part.double() for part in vectors], [other.double() for other in others], more)
     return measured
 
@@ -149,20 +158,24 @@ def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) 
 def _measure(
     vectors: Sequence[Tensor], others: Sequence[Tensor], more: Sequence[Tensor]
 ) -> tuple[float, float, list[float]]:
-    flat = [_vector(part) for part in vectors]
-    if single_pass(flat):
-        squares = [torch.dot(part, part) for part in flat]
+    count = len(vectors)
+    products = [_dot(part, other) for part, other in zip(vectors, others, strict=False)]
+    if single_pass(vectors):
+        numbers = _to_host([*(_dot(part, part) for part in vectors), *products, *more])
+        norm = math.sqrt(sum(numbers[:count]))
     else:
-        squares = [norm * norm for norm in torch._foreach_norm(flat)]
-    products = [torch.dot(part, _vector(other)) for part, other in zip(flat, others, strict=False)]
-    numbers = _to_host([*squares, *products, *more])
-    count, end = len(squares), len(squares) + len(products)
-    return math.sqrt(sum(numbers[:count])), sum(numbers[count:end]), numbers[end:]
+        precise = torch.float32 if any(part.dtype in _HALF for part in vectors) else None
+        numbers = _to_host([*torch._foreach_norm(list(vectors), 2, precise), *products, *more])
+        norm = math.hypot(*numbers[:count])
+    end = count + len(products)
+    return norm, sum(numbers[count:end]), numbers[end:]
 
 
-def _vector(tensor: Tensor) -> Tensor:
-    """A tensor as a vector to take inner products of; half precision would lose the digits of the sum."""
-    return (tensor.float() if tensor.dtype in _HALF else tensor).reshape(-1)
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    """An inner product, in float32 at least: half precision would lose the digits of the sum."""
+    if left.dtype in _HALF:
+        left, right = left.float(), right.float()
+    return torch.dot(left.reshape(-1), right.reshape(-1))
 
 
 def _to_host(scalars: Sequence[Tensor]) -> list[float]:

@@ -14,7 +14,7 @@ from torch.optim import Optimizer
 from gradline.protocol import Record, Search, Slope, Stop, Value, observes
 from gradline.searches import GolsI
 from gradline.torch.descent import Closure, Descent, Evaluation
-from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
+from gradline.torch.direction import DirectionFactory, SteepestDescent, Update, own_attributes
 from gradline.torch.line import Gradients, Line
 from gradline.torch.saving import Saved, pack, unpack
 
@@ -63,6 +63,9 @@ class LineSearchOptimizer(Optimizer):
             batch as the probes. `None`: `True` for gradient-only searches, `False` for those that compare values.
     """
 
+    # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
+    _step_supports_amp_scaling = True
+
     def __init__(
         self,
         params: Any,
@@ -71,6 +74,7 @@ class LineSearchOptimizer(Optimizer):
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
     ) -> None:
+        _check_arguments(params, search, direction)
         if not issubclass(Value, observes(search)):
             raise TypeError(
                 f"search must look at slopes or values (an ordinary closure shows no more), but "
@@ -83,7 +87,6 @@ class LineSearchOptimizer(Optimizer):
                     _check_options(group)
         base = None if direction is None else direction(params, lr=1.0)
         way = SteepestDescent() if base is None else Update(base)
-        self._base = base
         if reuse_gradient is None:
             reuse_gradient = observes(search) is Slope
         self._descent = Descent(search, way, self._gradients, reuse_gradient=reuse_gradient)
@@ -93,6 +96,12 @@ class LineSearchOptimizer(Optimizer):
             self.param_groups, self.state = base.param_groups, base.state
         self._held: Line | None = None  # the line whose buffers stand in self.state
         self._show_step()
+
+    @property
+    def _base(self) -> Optimizer | None:
+        """The optimizer whose update is the direction."""
+        direction = self._descent.direction
+        return direction.base if isinstance(direction, Update) else None
 
     @property
     def search(self) -> Search[Any, Any]:
@@ -119,7 +128,8 @@ class LineSearchOptimizer(Optimizer):
         """Make one whole search with a closure, or take one turn of it on the gradients there are.
 
         A failure (an exception in the closure, Ctrl-C) leaves the parameters exactly as they were before the step, and
-        it can be taken again. So does a search that found no finite slope; a warning tells.
+        it can be taken again. So does a search that ended at a slope that is not finite; a warning tells. A search that
+        looks at slopes does not look at the loss: a NaN loss whose gradients are finite goes unseen.
 
         Args:
             closure: clears the gradients, computes the loss of a batch, calls `backward()` on it and returns it.
@@ -143,12 +153,14 @@ class LineSearchOptimizer(Optimizer):
             else:
                 loss = descent.hold(closure)
         except BaseException:
-            descent.rewind(mark)
+            with torch.no_grad():  # the closure's way out may have been interrupted
+                descent.rewind(mark)
             raise
         finally:
             self._hold_buffers()
+            if descent.last is not before:
+                self._show_step()
         if descent.last is not before:
-            self._show_step()
             _warn(descent.last)
         return loss
 
@@ -157,7 +169,7 @@ class LineSearchOptimizer(Optimizer):
 
         Also a context manager: `with optimizer.eval(): ...` goes on as before at its end.
         """
-        if not self._evaluating and self._descent.line is not None:
+        if not self._evaluating and self._descent.probing and self._descent.line is not None:
             with torch.no_grad():
                 self._descent.line.home()
         previously, self._evaluating = self._evaluating, True
@@ -182,11 +194,15 @@ class LineSearchOptimizer(Optimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; they move from the next search on."""
-        if self._base is None or self.param_groups is not self._base.param_groups:
+        base = self._base
+        if base is None:
+            _check_options(param_group)
+            super().add_param_group(param_group)
+        elif self.param_groups is not base.param_groups:  # while this optimizer is built, over the base's own groups
             super().add_param_group(param_group)
         else:
             _check_options(param_group)
-            self._base.add_param_group(param_group)
+            base.add_param_group(param_group)
         for parameter in param_group["params"]:
             if parameter.is_complex():
                 self.param_groups.pop()
@@ -217,13 +233,14 @@ class LineSearchOptimizer(Optimizer):
         packed = state_dict["param_groups"][0].get(SEARCH)
         if packed is None:
             raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
-        saved = unpack(self.search, packed)
+        saved = unpack(self._descent, packed)
         super().load_state_dict(state_dict)
         del self.param_groups[0][SEARCH]
-        if self._base is not None:
-            self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
         self._evaluating = packed["evaluating"]
         self._restore(saved)
+        if self._base is not None:
+            self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
+        self._hold_buffers()
 
     def _restore(self, saved: Saved) -> None:
         """Take over a saved conversation and the tensors that belong to it."""
@@ -243,7 +260,8 @@ class LineSearchOptimizer(Optimizer):
             descent.kept[probe] = Evaluation(
                 Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, value, None
             )
-        self._hold_buffers()
+        for parameter in [p for p, held in self.state.items() if not held]:
+            del self.state[parameter]  # optimizers take an empty state as the sign to begin their own
 
     def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
         return [self.state[p].pop(name) for p in parameters]
@@ -273,8 +291,8 @@ class LineSearchOptimizer(Optimizer):
             group["lr"] = step
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch's own leaves all but state and groups behind, and with it the search. Hooks do not copy there either.
-        return {name: value for name, value in self.__dict__.items() if not name.startswith("_optimizer_")}
+        # torch's own leaves all but state and groups behind, and with it the search.
+        return own_attributes(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
@@ -295,6 +313,9 @@ class LineSearchOptimizer(Optimizer):
                         )
                     parameters.append(parameter)
                     tensors.append(gradient)
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:  # GradScaler leaves the division to us; the search sees an overflow as it is
+            torch._foreach_mul_(tensors, float(1.0 / scale))
         if not parameters:
             raise RuntimeError(
                 "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
@@ -359,6 +380,20 @@ class _EvalMode:
     ) -> None:
         if not self._previously:
             self._optimizer.train()
+
+
+def _check_arguments(params: Any, search: Any, direction: Any) -> None:
+    """The mistakes that are easily made, before torch says something less helpful."""
+    if isinstance(params, Optimizer):
+        kind = type(params).__name__
+        raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
+    if isinstance(search, type):
+        raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
+    if direction is not None and (isinstance(direction, Optimizer) or not callable(direction)):
+        raise TypeError(
+            f"direction must be the class of a torch optimizer or a functools.partial of it (it is built over the same "
+            f"parameters), got {direction!r}"
+        )
 
 
 def _check_options(options: dict[str, Any]) -> None:

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias
 
 from gradline.protocol import Origin, Outcome, Pending, Record, Search, Stop, Transcript, observes
 from gradline.torch.descent import Descent
+from gradline.torch.direction import Update
 
 Plain: TypeAlias = Any
 """`None`, numbers, strings, and lists and string-keyed dicts of them."""
@@ -36,6 +37,7 @@ def pack(descent: Descent) -> dict[str, Plain]:
     return {
         "version": VERSION,
         "search": type(descent.search).__name__,
+        "direction": _direction_name(descent),
         "memory": pack_memory(descent.memory),
         "evaluations": descent.evaluations,
         "iterations": descent.iterations,
@@ -50,8 +52,9 @@ def pack(descent: Descent) -> dict[str, Plain]:
     }
 
 
-def unpack(search: Search[Any, Any], packed: dict[str, Plain]) -> Saved:
-    """The inverse of `pack`, for the same kind of search. Replays a search under way, and refuses what does not fit."""
+def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
+    """The inverse of `pack`, for the same kind of search and direction. Refuses what does not fit; changes nothing."""
+    search = descent.search
     if packed["version"] != VERSION:
         raise ValueError(
             f"state_dict must be of version {VERSION} (what this gradline reads), got {packed['version']!r}"
@@ -60,6 +63,11 @@ def unpack(search: Search[Any, Any], packed: dict[str, Plain]) -> Saved:
         raise ValueError(
             f"state_dict must be of a {type(search).__name__} search (another one's memory means something else), "
             f"got {packed['search']}"
+        )
+    if packed["direction"] != _direction_name(descent):
+        raise ValueError(
+            f"state_dict must be of the direction {_direction_name(descent)} (another's state means something else), "
+            f"got {packed['direction']}"
         )
     pending, last = None, None
     if packed["pending"] is not None:
@@ -83,6 +91,11 @@ def unpack(search: Search[Any, Any], packed: dict[str, Plain]) -> Saved:
         probing=packed["probing"],
         kept={probe: (norm, slope, value) for probe, norm, slope, value in packed["kept"]},
     )
+
+
+def _direction_name(descent: Descent) -> str:
+    direction = descent.direction
+    return type(direction.base if isinstance(direction, Update) else direction).__name__
 
 
 def pack_memory(memory: Any) -> Plain:
