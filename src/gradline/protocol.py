@@ -104,9 +104,17 @@ class Stop(Enum):
     STEP_MIN = "still uphill at the smallest step allowed"
     BUDGET = "the probe budget is spent"
     NO_PROGRESS = "rounding or jumps of the value left no better step to find"
-    NON_FINITE = "the search ended at a slope that is not finite: nothing was changed"
+    PROBABLY_WOLFE = "the step probably satisfies the Wolfe conditions"
+    PROBABLY_WOLFE_EARLIER = "an earlier step probably satisfies the Wolfe conditions, now that more is known"
+    PROBABLY_WOLFE_AT_LAST = "the last step of the probe budget probably satisfies the Wolfe conditions"
+    LOWEST_MEAN = "the probe budget is spent: the step of lowest expected value was taken"
+    ALMOST_FLAT = "the expected slope at the step of lowest expected value is almost zero"
+    BELIEVED_UPHILL = "the slope at the start is believed to be uphill after all: a small step was taken"
+    NON_FINITE = "the search ended at a point that is not finite: nothing was changed"
     UPHILL = "the direction does not point downhill: nothing was changed"
     NON_FINITE_ORIGIN = "the slope at the start is not finite: nothing was changed"
+    SLOPE_VANISHED = "the slope at the origin vanished, altogether or beside its noise: nothing was changed"
+    SURROGATE_LOST = "rounding left nothing of the surrogate: nothing was changed"
     ZERO_DIRECTION = "the direction has length zero: nothing was changed"
 
     def __str__(self) -> str:

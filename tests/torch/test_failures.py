@@ -113,7 +113,7 @@ def test_non_finite_everywhere_changes_nothing_and_tells(search, value):
         loss.backward()
         return loss
 
-    with pytest.warns(RuntimeWarning, match="the search ended at a slope that is not finite: nothing was changed"):
+    with pytest.warns(RuntimeWarning, match="the search ended at a point that is not finite: nothing was changed"):
         problem.optimizer.step(broken)
     assert equal(before, problem.parameters())
     assert problem.optimizer.last.stop is Stop.NON_FINITE

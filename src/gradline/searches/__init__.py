@@ -7,6 +7,18 @@ from gradline.searches.gols_b import GolsB
 from gradline.searches.gols_back import GolsBack
 from gradline.searches.gols_i import GolsI
 from gradline.searches.gols_max import GolsMax
+from gradline.searches.prls import Prls, PrlsMemory
 from gradline.searches.strong_wolfe import StrongWolfe
 
-__all__ = ["Armijo", "Fixed", "GoldenSection", "GolsB", "GolsBack", "GolsI", "GolsMax", "StrongWolfe"]
+__all__ = [
+    "Armijo",
+    "Fixed",
+    "GoldenSection",
+    "GolsB",
+    "GolsBack",
+    "GolsI",
+    "GolsMax",
+    "Prls",
+    "PrlsMemory",
+    "StrongWolfe",
+]

@@ -128,7 +128,7 @@ class LineSearchOptimizer(Optimizer):
         """Make one whole search with a closure, or take one turn of it on the gradients there are.
 
         A failure (an exception in the closure, Ctrl-C) leaves the parameters exactly as they were before the step, and
-        it can be taken again. So does a search that ended at a slope that is not finite; a warning tells. A search that
+        it can be taken again. So does a search that ended at a point that is not finite; a warning tells. A search that
         looks at slopes does not look at the loss: a NaN loss whose gradients are finite goes unseen.
 
         Args:
