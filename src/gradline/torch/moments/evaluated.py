@@ -1,0 +1,285 @@
+"""One evaluation of per-sample losses: the gradient of their mean, slopes along any direction, and variances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from gradline.protocol import Moments
+from gradline.torch.moments.general import Graph
+from gradline.torch.moments.graph import read, uses
+from gradline.torch.moments.independence import mixed, mixing
+from gradline.torch.moments.layers import Dense, Layer
+from gradline.torch.moments.statistics import Spread, mean_and_variance, too_few
+
+
+class Evaluated:
+    """Per-sample losses as a closure returned them, and what follows from them once `backward()` has run.
+
+    The direction need not be known before: the new direction at an accepted point follows from the gradient of the
+    same evaluation, and `slopes` serves it as it serves the direction of a probe. It can be asked any number of times.
+
+    What is kept for that: layer by layer (`by_layers`) the layers' inputs and output gradients, B × (inputs + outputs)
+    numbers a layer, and the graph is freed as in any backward; else the graph, that is all activations. The first does
+    not depend on the parameters, so it may be asked when they have moved on. The second needs them where they were:
+    call `keep()` before they move and put them back before asking.
+
+    Args:
+        losses: what the closure returned: one loss for each sample, shape (B,), on which nothing called `backward()`.
+        parameters: those that move. Ones that require no gradient, or that the losses do not use, have slope and
+            variance 0.
+        allow_batch_norm: do not refuse losses whose samples BatchNorm mixes; their variances are then a guess.
+    """
+
+    def __init__(self, losses: Tensor, parameters: Sequence[Tensor], *, allow_batch_norm: bool = False) -> None:
+        _check(losses)
+        self.losses = losses.detach()
+        self.parameters = list(parameters)
+        self._deltas: list[Tensor | None] = []
+        self._fresh: list[tuple[Tensor, int] | None] = []
+        self._layers: list[Layer] | None = None
+        self._graph: Graph | None = None
+        self._waiting: Tensor | None = losses
+        self.by_layers = False
+        try:
+            self._layers = read(losses, self.parameters) if len(losses) > 1 else None
+        except RuntimeError as error:
+            raise _freed(error) from error
+        if self._layers is not None:
+            self.by_layers = True
+            used = uses(self._layers)
+            once = len(set(used)) == len(used)
+            self.diagonal_by_layers = once and all(isinstance(layer, Dense) for layer in self._layers)
+        else:
+            self.diagonal_by_layers = False
+            name = None if allow_batch_norm else mixing(losses)
+            if name is not None:
+                raise mixed(name)
+
+    def backward(self, *, variances: bool = False) -> None:
+        """Add the gradient of the mean to the parameters' `.grad`, by an ordinary backward pass.
+
+        Args:
+            variances: components' variances will be asked for (`gradient_variances`, `diagonal`): keep what they need,
+                where that is more than slopes need (convolutions, weights used twice: the graph).
+        """
+        losses, self._waiting = self._waiting, None
+        if losses is None:
+            raise RuntimeError("backward() has already run on these losses: evaluate anew")
+        retain = not self.by_layers or (variances and not self.diagonal_by_layers)
+        if retain:
+            self._graph = Graph(losses, self.parameters)
+        hooks: list[Any] = []
+        if self._layers is not None:
+            self._deltas = [None] * len(self._layers)
+            for place, layer in enumerate(self._layers):
+                hooks.append(layer.node.register_prehook(_Catch(self._deltas, place)))
+                layer.node = None
+        unset = [_untouched(parameter) for parameter in self.parameters]
+        try:
+            torch.autograd.backward(losses, torch.full_like(self.losses, 1.0 / len(losses)), retain_graph=retain)
+        except RuntimeError as error:
+            raise _freed(error) from error
+        finally:
+            for hook in hooks:  # a graph that is kept runs again: these were the gradients of the mean
+                hook.remove()
+        self._fresh = [
+            (p.grad, p.grad._version) if new and p.grad is not None else None
+            for p, new in zip(self.parameters, unset, strict=True)
+        ]
+
+    def keep(self) -> None:
+        """Prepare for being asked after the parameters have moved (and, unless `by_layers`, have come back).
+
+        The layers' inputs are copied, because a data loader may write to the first of them; the graph's parameters are
+        marked, so that a mistake is noticed.
+        """
+        self._ran()
+        for layer in self._layers or ():
+            layer.inputs, layer.version = layer.inputs.clone(), 0
+        if self._graph is not None:
+            self._graph.keep()
+
+    @torch.no_grad()
+    def slopes(self, directions: Sequence[Tensor]) -> Tensor:
+        """The slopes d·∇ℓ_b of all samples, shape (B,), exactly. Their mean is d·g."""
+        self._ran()
+        self._match(directions)
+        if self._layers is None:
+            return self._from_graph(directions)
+        return self._sum(layer.slopes(delta, directions) for layer, delta in self._pairs())
+
+    @torch.no_grad()
+    def own_slopes(self) -> Tensor:
+        """The slopes g·∇ℓ_b along the gradient of the mean itself: cheaper than `slopes`.
+
+        Steepest descent has slopes of opposite sign and the same variance.
+        """
+        self._ran()
+        if self._layers is None:
+            return self._from_graph(None)
+        if not self.diagonal_by_layers:  # convolutions have no Gram matrices; a shared weight has one gradient for all
+            return self.slopes(self._gradients())
+        return self._sum(layer.own_slopes(delta) for layer, delta in self._pairs() if isinstance(layer, Dense))
+
+    @torch.no_grad()
+    def gradient_variances(self) -> list[Tensor]:
+        """The variance of each component of the mean gradient, var g_i, in the shapes of the parameters.
+
+        Layer by layer they are differences of sums and round: below about machine epsilon times the mean square of the
+        component's per-sample gradients they are noise, 0 if that is negative. From the graph they are centred.
+        """
+        self._ran()
+        if len(self.losses) < 2:
+            raise too_few(self.losses)
+        if self._layers is not None and self.diagonal_by_layers:
+            found = dict(self._component_variances())
+        elif self._graph is None:
+            raise RuntimeError(
+                "the graph is freed: call backward(variances=True) to ask for components' variances of these layers"
+            )
+        else:
+            spread = Spread(self._graph.parameters)
+            for rows in self._graph.per_sample_gradients():
+                spread.add(rows)
+            found = dict(zip(map(id, self._graph.parameters), spread.variances(), strict=True))
+            found = {place: found[id(p)] for place, p in enumerate(self.parameters) if id(p) in found}
+        return [
+            found[place] if place in found else torch.zeros_like(p, requires_grad=False)
+            for place, p in enumerate(self.parameters)
+        ]
+
+    @torch.no_grad()
+    def diagonal(self, directions: Sequence[Tensor]) -> Tensor:
+        """The PrLS paper's variance of the slope, Σ_i d_i² var g_i: as if components were independent."""
+        self._ran()
+        self._match(directions)
+        total = torch.zeros_like(self.losses[0])
+        if self.diagonal_by_layers:
+            means = self._known()
+            for layer, delta in self._pairs():
+                total += cast(Dense, layer).diagonal(delta, means, directions).to(total)
+            return total.clamp_(min=0.0)
+        for variance, direction in zip(self.gradient_variances(), directions, strict=True):
+            total += variance.mul_(direction).mul_(direction).sum().to(total)
+        return total
+
+    def moments(self, directions: Sequence[Tensor], *, diagonal: bool = False) -> Moments:
+        """Value and slope with their variances, as a search is told them. The slope is the samples' mean slope."""
+        if diagonal:
+            numbers = (*mean_and_variance(self.losses), self._mean_slope(directions), self.diagonal(directions))
+            value, value_var, slope, slope_var = torch.stack([number.double() for number in numbers]).tolist()
+        else:
+            means, variances = mean_and_variance(torch.stack((self.losses, self.slopes(directions))))
+            (value, slope), (value_var, slope_var) = torch.stack((means, variances)).tolist()
+        return Moments(slope=slope, value=value, value_var=value_var, slope_var=slope_var)
+
+    def _ran(self) -> None:
+        if self._waiting is not None:
+            raise RuntimeError("call backward() first: slopes and variances follow from it")
+
+    @torch.no_grad()
+    def _mean_slope(self, directions: Sequence[Tensor]) -> Tensor:
+        known = list(zip(self._known(), directions, strict=True))
+        if any(grad is None for grad, _ in known):
+            return self.slopes(directions).mean()
+        total = torch.zeros_like(self.losses[0])
+        for grad, direction in known:
+            total += torch.dot(cast(Tensor, grad).reshape(-1), direction.reshape(-1)).to(total)
+        return total
+
+    def _match(self, directions: Sequence[Tensor]) -> None:
+        if len(directions) != len(self.parameters):
+            raise ValueError(
+                f"directions must have one tensor for each of the {len(self.parameters)} parameters, "
+                f"got {len(directions)}"
+            )
+
+    def _from_graph(self, directions: Sequence[Tensor] | None) -> Tensor:
+        if self._graph is None or not self._graph.parameters:
+            return torch.zeros_like(self.losses)
+        return self._graph.slopes(directions)
+
+    def _pairs(self) -> list[tuple[Layer, Tensor]]:
+        """The layers that matter, with the gradients of their outputs."""
+        pairs = []
+        for layer, delta in zip(self._layers or (), self._deltas, strict=True):
+            if layer.inputs._version != layer.version:
+                raise RuntimeError(
+                    "the inputs of this evaluation were changed in place since: use new tensors for each batch, or "
+                    "call keep() before"
+                )
+            if delta is not None:
+                pairs.append((layer, delta))
+        return pairs
+
+    def _sum(self, parts: Any) -> Tensor:
+        total = torch.zeros_like(self.losses)
+        for part in parts:
+            total += part.to(total)
+        return total.mul_(len(total))  # each part is of the mean, 1/B of a sample's own
+
+    def _component_variances(self) -> list[tuple[int, Tensor]]:
+        means = self._known()
+        return [
+            pair for layer, delta in self._pairs() if isinstance(layer, Dense) for pair in layer.variances(delta, means)
+        ]
+
+    def _known(self) -> list[Tensor | None]:
+        """The gradients of the mean where `.grad` was nothing else and was not written to since."""
+        return [grad[0] if grad is not None and grad[0]._version == grad[1] else None for grad in self._fresh]
+
+    def _gradients(self) -> list[Tensor]:
+        known = self._known()
+        used = set(uses(self._layers or ()))
+        if any(known[place] is None for place in used):
+            raise RuntimeError(
+                "the gradients of this evaluation were changed since (clipped, accumulated or zeroed in place): ask "
+                "slopes(directions) with your own directions"
+            )
+        return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, known, strict=True)]
+
+
+class _Catch:
+    """A hook that keeps a node's incoming gradient."""
+
+    def __init__(self, deltas: list[Tensor | None], place: int) -> None:
+        self.deltas, self.place = deltas, place
+
+    def __call__(self, gradients: tuple[Tensor | None, ...]) -> None:
+        self.deltas[self.place] = gradients[0]
+
+
+def _untouched(parameter: Tensor) -> bool:
+    """Whether `.grad` after a backward pass is the gradient and nothing else."""
+    return (
+        parameter.grad is None
+        and not parameter._backward_hooks
+        and not getattr(parameter, "_post_accumulate_grad_hooks", None)
+    )
+
+
+def _check(losses: Any) -> None:
+    if not isinstance(losses, Tensor) or losses.ndim != 1 or not len(losses):
+        got = f"a tensor of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
+        raise TypeError(
+            f"losses must be a tensor of shape (B,), one loss for each sample (variances are taken over them), got "
+            f"{got}; use reduction='none' in the loss, and its mean over any further dimension"
+        )
+    if losses.grad_fn is None:
+        raise ValueError(
+            "losses must have a graph (the optimizer calls backward on their mean), got a tensor that depends on no "
+            "parameter that requires a gradient; compute them with gradients enabled, and do not detach them"
+        )
+
+
+def _freed(error: RuntimeError) -> RuntimeError:
+    if "second time" not in str(error) and "freed" not in str(error):
+        return error
+    return RuntimeError(
+        "losses must be returned before backward() is called on them (the optimizer does that, and needs what it "
+        "frees): remove backward() from the closure"
+    )

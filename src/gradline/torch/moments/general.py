@@ -1,0 +1,149 @@
+"""Per-sample slopes and gradients of any losses, from their autograd graph alone.
+
+The gradient of v·ℓ is Jᵀv, linear in v. The derivative of d·Jᵀv with respect to v is J d: the slopes of all samples
+along d by one backward pass through a backward pass, without a gradient of a single sample and whatever v is.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter as _versions
+
+_ROOM = 2**24
+"""How many numbers of per-sample gradients are held at a time (128 MB in float64)."""
+
+
+class Graph:
+    """Losses with their graph, kept alive: as much memory as the forward pass took, until the object goes.
+
+    Autograd refuses graphs whose parameters were written to since. A line search writes to them, but puts them back bit
+    for bit; `keep` notes what they hold, and if they hold it again the graph may be used.
+    """
+
+    def __init__(self, losses: Tensor, parameters: Sequence[Tensor]) -> None:
+        self.losses = losses
+        self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
+        self._ours = [place for place, parameter in enumerate(parameters) if parameter.requires_grad]
+        self._then = _versions(tuple(self.parameters))
+        self._marks: list[Tensor] | None = None
+        self._pull: tuple[Tensor, list[Tensor | None]] | None = None
+
+    def keep(self) -> None:
+        """Note where the parameters stand, so that the graph can be used again when they are back there."""
+        self._marks = self._fingerprint()
+
+    def slopes(self, directions: Sequence[Tensor] | None) -> Tensor:
+        """The per-sample slopes along the directions; `None`: along the gradient of the mean."""
+        with self._in_place():
+            try:
+                return self._twice(directions)
+            except (RuntimeError, NotImplementedError) as error:
+                if isinstance(error, torch.OutOfMemoryError):
+                    raise
+                self._pull = None
+                warnings.warn(
+                    f"gradline: the backward pass cannot be differentiated ({str(error).splitlines()[0][:200]}), so "
+                    f"slopes take one backward pass per sample; for attention, use "
+                    f"torch.nn.attention.sdpa_kernel(SDPBackend.MATH) in the forward pass",
+                    RuntimeWarning,
+                    stacklevel=5,
+                )
+                return self._one_by_one(directions)
+
+    def per_sample_gradients(self) -> Iterator[list[Tensor]]:
+        """The gradients of some samples at a time, in the order of the parameters that require them."""
+        with self._in_place():
+            yield from self._rows()
+
+    def _twice(self, directions: Sequence[Tensor] | None) -> Tensor:
+        with torch.enable_grad():
+            if self._pull is None:
+                weights = torch.full_like(self.losses, 1.0 / len(self.losses), requires_grad=True)
+                pulled = torch.autograd.grad(
+                    self.losses, self.parameters, weights, create_graph=True, allow_unused=True
+                )
+                self._pull = weights, list(pulled)
+            weights, gradients = self._pull
+            pairs = [
+                (gradient, gradient.detach() if directions is None else directions[place])
+                for gradient, place in zip(gradients, self._ours, strict=True)
+                if gradient is not None
+            ]
+            outputs, along = [gradient for gradient, _ in pairs], [direction for _, direction in pairs]
+            (slopes,) = torch.autograd.grad(outputs, weights, along, retain_graph=True)
+        return slopes
+
+    def _one_by_one(self, directions: Sequence[Tensor] | None) -> Tensor:
+        if directions is None:
+            mean = torch.full_like(self.losses, 1.0 / len(self.losses))
+            along = self._gradients(mean)
+        else:
+            along = [directions[place] for place in self._ours]
+        return torch.cat([_products(rows, along) for rows in self._rows()])
+
+    def _rows(self) -> Iterator[list[Tensor]]:
+        size = len(self.losses)
+        room = max(1, _ROOM // max(1, sum(parameter.numel() for parameter in self.parameters)))
+        first = 0
+        while first < size:
+            chosen = torch.zeros(min(room, size - first), size, dtype=self.losses.dtype, device=self.losses.device)
+            chosen[:, first : first + len(chosen)].fill_diagonal_(1.0)
+            first += len(chosen)
+            try:
+                with warnings.catch_warnings():
+                    # An operator without a rule for batching loops inside, and says so.
+                    warnings.filterwarnings("error", message=".*performance drop.*", category=UserWarning)
+                    rows = self._gradients(chosen, batched=True)
+            except torch.OutOfMemoryError:
+                raise
+            except (RuntimeError, UserWarning):
+                singles = [self._gradients(row) for row in chosen]
+                rows = [torch.stack(samples) for samples in zip(*singles, strict=True)]
+            yield rows
+
+    def _gradients(self, weights: Tensor, *, batched: bool = False) -> list[Tensor]:
+        gradients = torch.autograd.grad(
+            self.losses, self.parameters, weights, retain_graph=True, is_grads_batched=batched, allow_unused=True
+        )
+        shape = weights.shape[:-1]
+        return [
+            parameter.new_zeros(*shape, *parameter.shape) if gradient is None else gradient
+            for parameter, gradient in zip(self.parameters, gradients, strict=True)
+        ]
+
+    @contextmanager
+    def _in_place(self) -> Iterator[None]:
+        """With the parameters' versions of the time of the evaluation, if they hold what they held then."""
+        now = _versions(tuple(self.parameters))
+        if now.prev_versions == self._then.prev_versions:
+            yield
+            return
+        if self._marks is None:
+            raise RuntimeError(
+                "the parameters were changed after this evaluation: ask for its slopes before, or call keep() before "
+                "they move and ask again when they are back"
+            )
+        if not all(map(torch.equal, self._marks, self._fingerprint())):
+            raise RuntimeError(
+                "the parameters are not where they were in this evaluation: put them back (bit for bit) before asking "
+                "for its slopes"
+            )
+        self._then.__exit__(None, None, None)
+        try:
+            yield
+        finally:
+            now.__exit__(None, None, None)
+
+    @torch.no_grad()
+    def _fingerprint(self) -> list[Tensor]:
+        return [number for p in self.parameters for number in (p.sum(), torch.linalg.vector_norm(p))]
+
+
+def _products(rows: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
+    parts = [row.reshape(len(row), -1) @ direction.reshape(-1) for row, direction in zip(rows, along, strict=True)]
+    return torch.stack(parts).sum(dim=0)

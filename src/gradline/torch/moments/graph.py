@@ -1,0 +1,191 @@
+"""Reading the autograd graph of per-sample losses: is it made of layers we know, with samples kept apart between them?
+
+The graph tells what was computed, whoever computed it: no model is needed, and a weight that is used twice, inside
+another function or not at all is seen as such. Everything is allowed by name, with a rule that its rows (dimension 0)
+are the samples and do not mix; anything unknown ends the reading. So it may miss a layer, but never takes a wrong one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradline.torch.moments.layers import Convolution, Dense, Layer
+
+_LEAF = "AccumulateGrad"
+
+
+def read(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
+    """The layers that hold all uses of the parameters, or `None` where the graph has something else in it."""
+    size = losses.shape[0]
+    places = {id(parameter): place for place, parameter in enumerate(parameters)}
+    layers: list[Layer] = []
+    seen: set[Any] = set()
+    waiting: list[tuple[Any, int]] = [(losses.grad_fn, 1)]  # a node and the dimensions its output must have (0: any)
+    while waiting:
+        node, dimensions = waiting.pop()
+        name = type(node).__name__
+        if name == _LEAF:
+            if id(node.variable) in places:
+                return None
+            continue  # someone else's: nothing of ours lies behind it
+        shape = _shape(node)
+        if not shape or shape[0] != size or (dimensions and len(shape) != dimensions):
+            return None
+        if node in seen:
+            continue
+        seen.add(node)
+        if name in _LAYERS:
+            layer = _LAYERS[name](node, places)
+            if layer is None:
+                return None
+            if layer.weight is not None or layer.bias is not None:
+                layers.append(layer)
+            source = node.next_functions[_SOURCE[name]][0]
+            if source is not None:
+                waiting.append((source, len(shape)))
+            continue
+        rule = _RULES.get(name)
+        if rule is None:
+            return None
+        for source, _ in node.next_functions:
+            if source is not None:
+                needed = rule(node, shape, source)
+                if needed is None:
+                    return None
+                waiting.append((source, needed))
+    return layers
+
+
+def uses(layers: Sequence[Layer]) -> list[int]:
+    """The places of the parameters as often as they are used."""
+    return [place for layer in layers for place in (layer.weight, layer.bias) if place is not None]
+
+
+def _shape(node: Any) -> tuple[int, ...]:
+    """The shape of a node's (first) output; empty where that is not to be had."""
+    outputs: Sequence[Any] = getattr(node, "_input_metadata", ())
+    return tuple(outputs[0].shape) if outputs else ()
+
+
+def _leaf(node: Any, places: dict[int, int]) -> tuple[bool, int | None]:
+    """Whether a layer's argument is a parameter as it is (or a constant), and its place if it is one of ours."""
+    if node is None:
+        return True, None
+    if type(node).__name__ == _LEAF:
+        return True, places.get(id(node.variable))
+    return False, None
+
+
+def _dense(node: Any, places: dict[int, int], bias: Any, matrix: Any, saved: str) -> Dense | None:
+    turned = type(matrix).__name__ != "TBackward0"
+    known, weight = _leaf(matrix if turned or matrix is None else matrix.next_functions[0][0], places)
+    plain, offset = _leaf(bias, places)
+    if not known or not plain:
+        return None
+    if offset is not None and bias.variable.shape != _shape(node)[1:]:
+        return None  # a bias of another shape is summed differently
+    inputs = _NOTHING if weight is None else _saved(node, saved)
+    if inputs is None:
+        return None
+    return Dense(node, inputs, weight, offset, inputs._version, turned)
+
+
+def _addmm(node: Any, places: dict[int, int]) -> Dense | None:
+    if node._saved_alpha != 1 or node._saved_beta != 1:
+        return None
+    (bias, _), _, (matrix, _) = node.next_functions
+    return _dense(node, places, bias, matrix, "_saved_mat1")
+
+
+def _mm(node: Any, places: dict[int, int]) -> Dense | None:
+    _, (matrix, _) = node.next_functions
+    return _dense(node, places, None, matrix, "_saved_self")
+
+
+def _convolution(node: Any, places: dict[int, int]) -> Convolution | None:
+    _, (kernel, _), (offset, _) = node.next_functions
+    known, weight = _leaf(kernel, places)
+    plain, bias = _leaf(offset, places)
+    inputs = _NOTHING if weight is None else _saved(node, "_saved_input")
+    if not known or not plain or inputs is None:
+        return None
+    options = (
+        node._saved_stride,
+        node._saved_padding,
+        node._saved_dilation,
+        node._saved_transposed,
+        node._saved_output_padding,
+        node._saved_groups,
+    )
+    return Convolution(node, inputs, weight, bias, inputs._version, options)
+
+
+def _saved(node: Any, name: str) -> Tensor | None:
+    saved = getattr(node, name)
+    return saved.detach() if isinstance(saved, Tensor) else None
+
+
+_NOTHING = torch.empty(0)
+_LAYERS: dict[str, Callable[[Any, dict[int, int]], Layer | None]] = {
+    "AddmmBackward0": _addmm,
+    "MmBackward0": _mm,
+    "ConvolutionBackward0": _convolution,
+}
+_SOURCE = {"AddmmBackward0": 1, "MmBackward0": 0, "ConvolutionBackward0": 0}
+
+
+# Rules: given a node, the shape of its output and one of its inputs, how many dimensions that input must have (0: any,
+# as long as the first one counts the samples); None: samples may mix.
+
+
+def _pointwise(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
+    """Same number of dimensions: broadcasting then leaves the first where it is."""
+    return len(shape)
+
+
+def _reshaped(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
+    """Same first dimension: views go through elements in order, so samples keep their rows."""
+    return 0
+
+
+def _along(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
+    """Works along dimensions that must not be the first; `shape` is the input's where it loses dimensions."""
+    before = _shape(source)
+    saved = node._saved_dim
+    dims = saved if isinstance(saved, tuple) else (saved,)
+    if not before or any(_signed(dim) % len(before) == 0 for dim in dims):
+        return None
+    return len(before)
+
+
+def _sliced(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
+    """As `_along`, or a slice that takes all of its input."""
+    return len(shape) if _shape(source) == shape else _along(node, shape, source)
+
+
+def _signed(number: int) -> int:
+    """Negative dimensions are saved as 64-bit numbers without a sign."""
+    return number - 2**64 if number >= 2**63 else number
+
+
+def _named(rule: Callable[[Any, tuple[int, ...], Any], int | None], names: str) -> dict[str, Any]:
+    return dict.fromkeys((f"{name}Backward{version}" for name in names.split() for version in range(5)), rule)
+
+
+_RULES: dict[str, Callable[[Any, tuple[int, ...], Any], int | None]] = {
+    **_named(
+        _pointwise,
+        "Relu Tanh Sigmoid LeakyRelu Elu Celu Selu Gelu Silu Mish Softplus LogSigmoid Hardtanh Hardswish Hardsigmoid "
+        "Threshold Clamp ClampMin Exp Expm1 Log Log1P Neg Abs Sin Cos Sqrt Rsqrt Reciprocal Erf Pow Add Sub Rsub Mul "
+        "Div NativeDropout Clone ToCopy MseLoss SmoothL1Loss HuberLoss SoftMarginLoss BinaryCrossEntropy "
+        "BinaryCrossEntropyWithLogits KlDiv MaskedFill Where MaxPool2DWithIndices AvgPool2D AvgPool3D "
+        "AdaptiveAvgPool2D",
+    ),
+    **_named(_reshaped, "View UnsafeView ReshapeAlias Squeeze Unsqueeze NllLoss NllLoss2D"),
+    **_named(_along, "Sum Mean Logsumexp LogSoftmax Softmax Gather Select"),
+    **_named(_sliced, "Slice"),
+}

@@ -1,0 +1,124 @@
+"""Layers whose output is linear in their parameters, and what follows from a layer's input a and output gradient δ.
+
+With z_b = W a_b + c the loss of sample b changes along (D, e) by δ_b · (D a_b + e): no gradient of a single sample is
+needed. Its square, component by component, is (δ_b ∘ δ_b)(a_b ∘ a_b)ᵀ, so a sum of squares over the batch is one
+matrix product. All sums are over layers and hold for any loss whose samples do not mix.
+
+`gradients` are those of the mean: δ stands for ∂(mean ℓ)/∂z, that is δ_b/B.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+@dataclass(slots=True)
+class Layer:
+    """One use of a weight and a bias, by their places among the parameters (`None`: not ours, or there is none)."""
+
+    node: Any
+    inputs: Tensor  # empty where only a bias is ours
+    weight: int | None
+    bias: int | None
+    version: int
+
+    def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """How the layer's output changes along a direction in its parameters."""
+        raise NotImplementedError
+
+    def slopes(self, delta: Tensor, directions: Sequence[Tensor]) -> Tensor:
+        """Each sample's part of the slope of the mean: sums over samples, and over layers, to d·g."""
+        bias = None if self.bias is None else directions[self.bias]
+        if self.weight is not None:
+            return self.change(directions[self.weight], bias).mul_(delta).flatten(start_dim=1).sum(dim=1)
+        return torch.zeros_like(delta[:, 0]) if bias is None else delta.reshape(*delta.shape[:2], -1).sum(dim=2) @ bias
+
+
+@dataclass(slots=True)
+class Dense(Layer):
+    """A linear layer on vectors. `turned`: the weight is used as inputs × outputs, not nn.Linear's outputs × inputs."""
+
+    turned: bool
+
+    def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """D a + e."""
+        return torch.nn.functional.linear(self.inputs, weight.t() if self.turned else weight, bias)
+
+    def own_slopes(self, delta: Tensor) -> Tensor:
+        """Each sample's part of the slope along this layer's own gradient of the mean, Σ_c (δ_b·δ_c)(a_b·a_c + 1).
+
+        Two Gram matrices of the batch replace a matrix of the weight's size, where they are the smaller work.
+        """
+        batch, outputs = delta.shape
+        if self.weight is None:
+            return torch.zeros_like(delta[:, 0]) if self.bias is None else delta @ delta.sum(dim=0)
+        a = self.inputs
+        if batch * (a.shape[1] + outputs) <= 2 * a.shape[1] * outputs:
+            alike = a @ a.t()
+            if self.bias is not None:
+                alike += 1.0
+            return alike.mul_(delta @ delta.t()).sum(dim=1)
+        bias = None if self.bias is None else delta.sum(dim=0)
+        return torch.nn.functional.linear(a, delta.t() @ a, bias).mul_(delta).sum(dim=1)
+
+    def variances(self, delta: Tensor, gradients: Sequence[Tensor | None]) -> list[tuple[int, Tensor]]:
+        """The variances of the mean gradient's components, with the places of their parameters.
+
+        (B Σ_b g_b² - ḡ²)/(B - 1), g_b being sample b's part of ḡ. The difference rounds: a variance below about
+        machine epsilon times mean(g²) is noise, and is set to 0 where it comes out negative.
+        """
+        batch = delta.shape[0]
+        pairs: list[tuple[int, Tensor]] = []
+        squares = delta.square()
+        if self.weight is not None:
+            left, right = (self.inputs, delta) if self.turned else (delta, self.inputs)
+            gradient = gradients[self.weight]
+            mean = left.t() @ right if gradient is None else gradient
+            both = (self.inputs.square(), squares) if self.turned else (squares, self.inputs.square())
+            pairs.append((self.weight, _variance(both[0].t() @ both[1], mean, batch)))
+        if self.bias is not None:
+            gradient = gradients[self.bias]
+            mean = delta.sum(dim=0) if gradient is None else gradient
+            pairs.append((self.bias, _variance(squares.sum(dim=0), mean, batch)))
+        return pairs
+
+    def diagonal(self, delta: Tensor, gradients: Sequence[Tensor | None], directions: Sequence[Tensor]) -> Tensor:
+        """The layer's part of Σ_i d_i² var g_i, with the squares of the directions in place of the weights."""
+        batch = delta.shape[0]
+        squares = delta.square()
+        total = torch.zeros((), dtype=delta.dtype, device=delta.device)
+        if self.weight is not None:
+            gradient, direction = gradients[self.weight], directions[self.weight]
+            if gradient is None:
+                gradient = self.inputs.t() @ delta if self.turned else delta.t() @ self.inputs
+            scratch = direction * gradient  # of the weight's size: one, used twice
+            total = total.sub_(scratch.reshape(-1).dot(scratch.reshape(-1)))
+            torch.mul(direction, direction, out=scratch)
+            seen = torch.nn.functional.linear(self.inputs.square(), scratch.t() if self.turned else scratch)
+            total.add_(seen.mul_(squares).sum(), alpha=batch)
+        if self.bias is not None:
+            gradient, direction = gradients[self.bias], directions[self.bias]
+            mean = delta.sum(dim=0) if gradient is None else gradient
+            total.add_((squares.sum(dim=0).mul_(batch).addcmul_(mean, mean, value=-1.0)).dot(direction.square()))
+        return total / (batch - 1)
+
+
+@dataclass(slots=True)
+class Convolution(Layer):
+    """A convolution on a batch of images (or signals, or volumes), possibly transposed."""
+
+    options: tuple[Any, ...]
+
+    def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
+        """The same convolution with the direction as its weight."""
+        return torch.convolution(self.inputs, weight, bias, *self.options)
+
+
+def _variance(squares: Tensor, mean: Tensor, batch: int) -> Tensor:
+    scale = 1.0 / (batch - 1)
+    return squares.mul_(batch * scale).addcmul_(mean, mean, value=-scale).clamp_(min=0.0)

@@ -1,0 +1,57 @@
+"""Means, and the variances of means, of numbers over a mini-batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
+    """Mean and variance of the mean, over the last dimension.
+
+    The variance is Σ (x - mean)² / (B (B - 1)), which is (mean(x²) - mean(x)²)/(B - 1) computed from centred numbers.
+    Half precision is computed and returned in float32. One number has no variance: B = 1 is refused.
+    """
+    if vectors.ndim == 0 or vectors.shape[-1] < 2:
+        raise too_few(vectors)
+    if vectors.dtype in _HALF:
+        vectors = vectors.float()
+    variance, mean = torch.var_mean(vectors, dim=-1)
+    return mean, variance / vectors.shape[-1]
+
+
+def too_few(losses: Tensor) -> ValueError:
+    """What to raise where a variance is asked for and there is no second sample."""
+    return ValueError(
+        f"losses must have at least 2 samples (the variance of a mean is estimated from how samples differ), got shape "
+        f"{tuple(losses.shape)}; use a larger batch, or a search that needs slopes only"
+    )
+
+
+class Spread:
+    """Mean and sum of squared deviations of per-sample tensors that come in chunks, centred throughout."""
+
+    def __init__(self, like: Sequence[Tensor]) -> None:
+        self.count = 0
+        self.means = [torch.zeros_like(tensor, requires_grad=False) for tensor in like]
+        self.squares = [torch.zeros_like(tensor, requires_grad=False) for tensor in like]
+
+    def add(self, chunk: Sequence[Tensor]) -> None:
+        """Add samples: the first dimension of each tensor counts them (all have the same number)."""
+        new = chunk[0].shape[0]
+        total = self.count + new
+        for mean, squares, rows in zip(self.means, self.squares, chunk, strict=True):
+            centre = rows.mean(dim=0)
+            moved = centre - mean
+            squares += (rows - centre).square_().sum(dim=0)
+            squares.addcmul_(moved, moved, value=self.count * new / total)
+            mean.add_(moved, alpha=new / total)
+        self.count = total
+
+    def variances(self) -> list[Tensor]:
+        """The variances of the means."""
+        return [squares / (self.count * (self.count - 1)) for squares in self.squares]
