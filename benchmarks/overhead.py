@@ -32,7 +32,6 @@ import contextlib
 import copy
 import datetime
 import gc
-import itertools
 import json
 import math
 import os
@@ -41,15 +40,15 @@ import random
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from problems import PROBLEMS, SEED, Problem, load
 from torch import Tensor, nn
-from torch.nn import functional
 from torch.optim import Optimizer
 from torch.profiler import ProfilerActivity, profile, record_function
 
@@ -62,7 +61,6 @@ ALLOCATOR = {
     "MALLOC_TOP_PAD_": str(2**26),
 }
 QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6"}
-SEED = 0
 REFERENCE = "SGD"
 JUDGED = "GOLSI"
 
@@ -86,99 +84,6 @@ METHODS = (
     Method("Adam", partial(torch.optim.Adam, lr=1e-3)),
     Method("LBFGS, strong Wolfe", partial(torch.optim.LBFGS, line_search_fn="strong_wolfe"), warm_up=120),
 )
-
-
-@dataclass(frozen=True)
-class Problem:
-    """A model with data, and how long to measure on it."""
-
-    title: str
-    model: nn.Module
-    inputs: Tensor
-    targets: Tensor
-    loss: Callable[[Tensor, Tensor], Tensor]
-    batch_size: int
-    target: float  # the largest ratio that GOLS-I may have
-    block: int  # evaluations in a timed block
-    repetitions: int
-    restart: int = 600  # evaluations before a return to the start
-
-    @property
-    def parameters(self) -> int:
-        """How many numbers there are to train."""
-        return sum(parameter.numel() for parameter in self.model.parameters())
-
-
-def logistic_regression() -> Problem:
-    from sklearn.datasets import load_breast_cancer  # slow to import, and only needed here
-
-    inputs, targets = load_breast_cancer(return_X_y=True)
-    rows = np.random.default_rng(SEED).permutation(len(inputs))[:400]
-    scored = (inputs - inputs.mean(axis=0)) / inputs.std(axis=0)
-    return Problem(
-        "logistic regression 30-1 on BCWD",
-        nn.Linear(30, 1),
-        torch.tensor(scored[rows], dtype=torch.float32),
-        torch.tensor(targets[rows], dtype=torch.float32)[:, None],
-        functional.binary_cross_entropy_with_logits,
-        batch_size=50,
-        target=1.35,
-        block=40,
-        repetitions=200,
-    )
-
-
-def mlp() -> Problem:
-    inputs = torch.rand(6000, 784)
-    return Problem(
-        "MLP 784-800-10, synthetic",
-        nn.Sequential(nn.Linear(784, 800), nn.Sigmoid(), nn.Linear(800, 10)),
-        inputs,
-        taught(inputs),
-        functional.cross_entropy,
-        batch_size=100,
-        target=1.25,
-        block=10,
-        repetitions=80,
-    )
-
-
-def conv() -> Problem:
-    inputs = torch.randn(2048, 3, 32, 32)
-    widths = (3, 32, 64, 128)
-    blocks = [
-        layer
-        for before, after in itertools.pairwise(widths)
-        for layer in (nn.Conv2d(before, after, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2))
-    ]
-    return Problem(
-        "convolutional net, synthetic",
-        nn.Sequential(*blocks, nn.Flatten(), nn.Linear(2048, 440), nn.ReLU(), nn.Linear(440, 10)),
-        inputs,
-        taught(inputs.flatten(1)),
-        functional.cross_entropy,
-        batch_size=64,
-        target=1.03,
-        block=4,
-        repetitions=20,
-    )
-
-
-def taught(inputs: Tensor, noise: float = 0.2) -> Tensor:
-    """Ten classes by a random linear teacher; a part of the labels is drawn anew, so that no model fits them all."""
-    labels = ((inputs - inputs.mean(dim=0)) @ torch.randn(inputs.shape[1], 10)).argmax(dim=1)
-    return torch.where(torch.rand(len(labels)) < noise, torch.randint(10, labels.shape), labels)
-
-
-PROBLEMS: dict[str, Callable[[], Problem]] = {"logreg": logistic_regression, "mlp": mlp, "conv": conv}
-
-
-def load(name: str, quick: bool) -> Problem:
-    torch.manual_seed(SEED)
-    problem = PROBLEMS[name]()
-    if quick:
-        problem = replace(problem, batch_size=problem.batch_size // 16, block=2, repetitions=2, restart=40)
-    return problem
 
 
 class Block(NamedTuple):

@@ -7,6 +7,8 @@ import itertools
 import torch
 from torch import nn
 
+import gradline
+
 
 class Problem:
     """A model, data and a fixed sequence of mini-batches: two problems of one seed draw the same batches."""
@@ -49,6 +51,13 @@ class Problem:
 
     def parameters(self):
         return [p.detach().clone() for p in self.model.parameters()]
+
+
+def problem_with(search, **options):
+    """A problem and its optimizer."""
+    problem = Problem()
+    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), search, **options)
+    return problem
 
 
 def mlp(inputs):

@@ -4,7 +4,7 @@ import sys
 
 import pytest
 import torch
-from helpers import Problem, equal
+from helpers import equal, problem_with
 from torch import nn
 
 import gradline
@@ -14,12 +14,6 @@ from gradline.searches import Armijo, GolsB, GolsI
 
 class TripError(Exception):
     pass
-
-
-def problem_with(search, **options):
-    problem = Problem()
-    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), search, **options)
-    return problem
 
 
 def failing(closure, call, error):

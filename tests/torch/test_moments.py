@@ -315,7 +315,6 @@ def test_the_moments_that_a_search_is_told(model):
         assert seen.slope_var == pytest.approx(float(independent if diagonal else exact), rel=1e-9)
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")  # torch's own, where it loads its rules
 @pytest.mark.parametrize("model", ["mlp", "convolutions", "layer norm", "attention"])
 def test_forward_mode_and_vectorised_gradients_of_a_function(model):
     case = Case(model)

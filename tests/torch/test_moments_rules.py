@@ -336,7 +336,6 @@ def test_without_a_second_derivative_samples_are_taken_one_by_one(data):
         torch.testing.assert_close(found, reference(model, data, wanted))
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script.*:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore:gradline.*cannot be differentiated:RuntimeWarning")
 def test_attention_kernels_of_torchs_choice():
     torch.manual_seed(0)

@@ -7,7 +7,7 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from helpers import Problem, equal, linear
+from helpers import Problem, equal, linear, problem_with
 from torch import nn
 
 import gradline
@@ -19,15 +19,9 @@ VALUE_SEARCHES = [Armijo(), GoldenSection(), StrongWolfe()]
 named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "__name__", type(value).__name__))
 
 
-def trained(search, **options):
-    problem = Problem()
-    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), search, **options)
-    return problem
-
-
 @named("search", SLOPE_SEARCHES + VALUE_SEARCHES)
 def test_every_search_trains_on_the_full_batch(search):
-    problem = trained(search)
+    problem = problem_with(search)
     before = problem.loss().item()
     for _ in range(40):
         problem.optimizer.step(problem.full)
@@ -35,7 +29,7 @@ def test_every_search_trains_on_the_full_batch(search):
 
 
 def test_it_is_a_torch_optimizer():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     assert isinstance(problem.optimizer, torch.optim.Optimizer)
     assert isinstance(gradline.GOLSI(problem.model.parameters()), gradline.LineSearchOptimizer)
     assert "lr" in repr(problem.optimizer)
@@ -70,7 +64,7 @@ def test_optimizer_and_plain_driver_agree():
 
 
 def test_a_first_probe_that_is_accepted_costs_one_closure_call():
-    problem = trained(Fixed(0.01))
+    problem = problem_with(Fixed(0.01))
     problem.optimizer.step(problem.closure)
     assert problem.optimizer.evaluations == 2  # the very first gradient, and one probe
     for step in range(5):
@@ -79,7 +73,7 @@ def test_a_first_probe_that_is_accepted_costs_one_closure_call():
 
 
 def test_evaluations_are_closure_calls_and_probes_plus_the_first_gradient():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     calls, probes = 0, 0
 
     def closure():
@@ -95,7 +89,7 @@ def test_evaluations_are_closure_calls_and_probes_plus_the_first_gradient():
 
 
 def test_what_it_shows_of_a_step():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     assert problem.optimizer.last is None
     assert problem.optimizer.param_groups[0]["lr"] == 0.0
     loss = problem.optimizer.step(problem.full)
@@ -109,7 +103,7 @@ def test_what_it_shows_of_a_step():
 
 
 def test_the_returned_loss_is_the_accepted_probes():
-    problem = trained(GoldenSection())  # accepts earlier probes
+    problem = problem_with(GoldenSection())  # accepts earlier probes
     seen = []
 
     def closure():
@@ -124,7 +118,7 @@ def test_the_returned_loss_is_the_accepted_probes():
 @named("search", [GoldenSection(), GolsB(tolerance=0.1), StrongWolfe(max_probes=3)])
 def test_an_accepted_earlier_probe_is_put_in_place_with_its_gradient(search):
     """Non-finite or worse probes after it must not leave a trace."""
-    problem = trained(search, reuse_gradient=True)
+    problem = problem_with(search, reuse_gradient=True)
     for _ in range(4):
         problem.optimizer.step(problem.full)
         got = [p.grad.clone() for p in problem.model.parameters()]
@@ -133,7 +127,7 @@ def test_an_accepted_earlier_probe_is_put_in_place_with_its_gradient(search):
 
 
 def test_the_lr_shown_does_not_matter():
-    plain, meddled = trained(GolsI()), trained(GolsI())
+    plain, meddled = problem_with(GolsI()), problem_with(GolsI())
     for _ in range(10):
         plain.optimizer.step(plain.closure)
         meddled.optimizer.param_groups[0]["lr"] = 17.0
@@ -142,7 +136,7 @@ def test_the_lr_shown_does_not_matter():
 
 
 def test_fixed_step_is_gradient_descent():
-    problem, reference = trained(Fixed(0.5)), Problem()
+    problem, reference = problem_with(Fixed(0.5)), Problem()
     sgd = reference.optimizer = torch.optim.SGD(reference.model.parameters(), lr=0.5)
     for _ in range(20):
         problem.optimizer.step(problem.full)
@@ -154,7 +148,7 @@ def test_fixed_step_is_gradient_descent():
 
 
 def test_static_sampling_evaluates_the_start_on_the_batch_of_the_search():
-    problem = trained(Armijo())
+    problem = problem_with(Armijo())
     batches = gradline.batches.static(problem.inputs, problem.targets, batch_size=20, seed=0)
     used = []
 
@@ -177,7 +171,7 @@ def test_value_searches_do_not_reuse_gradients_unless_told():
         (Fixed(1e-3), None, 1),
         (Fixed(1e-3), False, 2),
     ]:
-        problem = trained(search, reuse_gradient=reuse)
+        problem = problem_with(search, reuse_gradient=reuse)
         problem.optimizer.step(problem.full)
         before = problem.optimizer.evaluations
         problem.optimizer.step(problem.full)
@@ -188,7 +182,7 @@ def test_value_searches_do_not_reuse_gradients_unless_told():
 
 
 def test_groups_move_together_by_one_step():
-    grouped, plain = Problem(), trained(GolsI())
+    grouped, plain = Problem(), problem_with(GolsI())
     layers = list(grouped.model.parameters())
     grouped.optimizer = gradline.GOLSI([{"params": layers[:1], "name": "first"}, {"params": layers[1:]}])
     for _ in range(10):
@@ -409,7 +403,7 @@ def test_a_search_that_needs_variances_is_refused():
 
 
 def test_a_refused_group_is_not_added():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     with pytest.raises(ValueError, match="lr must not be given"):
         problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))], "lr": 0.1})
     with pytest.raises(TypeError, match="must be real"):
@@ -430,7 +424,7 @@ def test_sparse_gradients_are_refused_and_nothing_moves():
 
 @pytest.mark.parametrize(("loss", "shown"), [(None, "None"), (torch.ones(3), r"shape \(3,\)")])
 def test_value_searches_need_one_number(loss, shown):
-    problem = trained(Armijo())
+    problem = problem_with(Armijo())
     before = problem.parameters()
 
     def closure():
@@ -443,7 +437,7 @@ def test_value_searches_need_one_number(loss, shown):
 
 
 def test_value_searches_take_plain_numbers_too():
-    problem = trained(Armijo())
+    problem = problem_with(Armijo())
     before = problem.loss().item()
     for _ in range(10):
         problem.optimizer.step(lambda: problem.full().item())
@@ -453,14 +447,14 @@ def test_value_searches_take_plain_numbers_too():
 
 def test_no_gradient_at_all_is_said():
     with pytest.raises(RuntimeError, match=r"no parameter has a gradient: call loss.backward\(\)"):
-        trained(GolsI()).optimizer.step()
+        problem_with(GolsI()).optimizer.step()
 
 
 # What torch users expect of any optimizer
 
 
 def test_step_hooks_run_once_per_step():
-    problem, calls = trained(GolsI()), []
+    problem, calls = problem_with(GolsI()), []
     problem.optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
     problem.optimizer.register_step_post_hook(lambda optimizer, *_: calls.append(optimizer.last.step))
     problem.optimizer.step(problem.closure)
@@ -468,7 +462,7 @@ def test_step_hooks_run_once_per_step():
 
 
 def test_zero_grad_between_steps_loses_nothing():
-    one, other = trained(GolsI()), trained(GolsI())
+    one, other = problem_with(GolsI()), problem_with(GolsI())
     for set_to_none in (True, False, True, False):
         one.optimizer.step(one.closure)
         other.optimizer.step(other.closure)
@@ -477,14 +471,14 @@ def test_zero_grad_between_steps_loses_nothing():
 
 
 def test_the_closure_runs_with_gradients_enabled():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     with torch.no_grad():
         problem.optimizer.step(problem.closure)
     assert problem.optimizer.last is not None
 
 
 def test_refresh_starts_from_a_new_gradient():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     problem.optimizer.step(problem.closure)
     before = problem.optimizer.evaluations
     problem.optimizer.refresh()
@@ -493,7 +487,7 @@ def test_refresh_starts_from_a_new_gradient():
 
 
 def test_the_global_generator_is_left_alone():
-    problem = trained(GolsI())
+    problem = problem_with(GolsI())
     state = torch.get_rng_state()
     for _ in range(3):
         problem.optimizer.step(problem.closure)
@@ -501,7 +495,7 @@ def test_the_global_generator_is_left_alone():
 
 
 def test_a_learning_rate_scheduler_does_no_harm():
-    plain, scheduled = trained(GolsI()), trained(GolsI())
+    plain, scheduled = problem_with(GolsI()), problem_with(GolsI())
     scheduler = torch.optim.lr_scheduler.StepLR(scheduled.optimizer, 2)
     for _ in range(6):
         plain.optimizer.step(plain.closure)
@@ -513,6 +507,6 @@ def test_a_learning_rate_scheduler_does_no_harm():
 def test_no_numpy_or_torch_warning_escapes():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        problem = trained(GolsI())
+        problem = problem_with(GolsI())
         problem.optimizer.step(problem.closure)
     assert math.isfinite(problem.optimizer.last.step)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
-from helpers import Problem, equal
+from helpers import Problem, equal, problem_with
 from lion_pytorch import Lion
 
 import gradline
@@ -15,12 +15,6 @@ from gradline.protocol import Outcome, Stop
 from gradline.searches import Armijo, GoldenSection, GolsB, GolsI, GolsMax, StrongWolfe
 
 DIRECTIONS = [None, torch.optim.Adam, torch.optim.SGD]
-
-
-def problem_with(search, **options):
-    problem = Problem()
-    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), search, **options)
-    return problem
 
 
 def saved(problem):

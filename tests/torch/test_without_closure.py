@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from helpers import Problem, equal
+from helpers import equal, problem_with
 from torch import nn
 
 import gradline
@@ -11,12 +11,6 @@ from gradline.searches import Armijo, Fixed, GolsB, GolsBack, GolsI, GolsMax
 
 SEARCHES = [GolsI(), GolsI(strict=True, max_probes=5), GolsB(tolerance=0.1), GolsBack(), GolsMax(), Fixed(0.5)]
 DIRECTIONS = [None, torch.optim.Adam, torch.optim.SGD]
-
-
-def problem_with(search, **options):
-    problem = Problem()
-    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), search, **options)
-    return problem
 
 
 def accepted(problem):

@@ -17,6 +17,8 @@ from gradline.protocol import Outcome, Slope, Stop
 
 M = TypeVar("M")
 
+GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
+
 
 def slope_of(seen: Slope) -> float:
     """The slope, +∞ for a non-finite probe."""

@@ -15,9 +15,7 @@ from gradline.searches._arguments import (
     require_range,
     require_tolerance,
 )
-from gradline.searches._ladder import largest_step
-
-GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
+from gradline.searches._ladder import GOLDEN, largest_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,9 +8,7 @@ from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop, Transcript
 from gradline.searches._arguments import require_budget, require_range, require_tolerance
-from gradline.searches._ladder import largest_step, slope_of
-
-GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
+from gradline.searches._ladder import GOLDEN, largest_step, slope_of
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from torch.optim import Optimizer
 
 from gradline.protocol import Record, Search, Slope, Stop, Value, observes
 from gradline.searches import GolsI
+from gradline.torch._arguments import check_arguments, check_options
 from gradline.torch.descent import Closure, Descent, Evaluation
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update, own_attributes
 from gradline.torch.line import Gradients, Line
@@ -74,7 +75,7 @@ class LineSearchOptimizer(Optimizer):
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
     ) -> None:
-        _check_arguments(params, search, direction)
+        check_arguments(params, search, direction)
         if not issubclass(Value, observes(search)):
             raise TypeError(
                 f"search must look at slopes or values (an ordinary closure shows no more), but "
@@ -84,7 +85,7 @@ class LineSearchOptimizer(Optimizer):
             params = list(params)
             for group in params:
                 if isinstance(group, dict):
-                    _check_options(group)
+                    check_options(group)
         base = None if direction is None else direction(params, lr=1.0)
         way = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
@@ -196,12 +197,12 @@ class LineSearchOptimizer(Optimizer):
         """Add parameters; they move from the next search on."""
         base = self._base
         if base is None:
-            _check_options(param_group)
+            check_options(param_group)
             super().add_param_group(param_group)
         elif self.param_groups is not base.param_groups:  # while this optimizer is built, over the base's own groups
             super().add_param_group(param_group)
         else:
-            _check_options(param_group)
+            check_options(param_group)
             base.add_param_group(param_group)
         for parameter in param_group["params"]:
             if parameter.is_complex():
@@ -361,7 +362,7 @@ class GOLSI(LineSearchOptimizer):
         reuse_gradient: bool | None = None,
         **options: Any,
     ) -> None:
-        _check_options(options)
+        check_options(options)
         super().__init__(params, GolsI(**options), direction=direction, reuse_gradient=reuse_gradient)
 
 
@@ -380,28 +381,6 @@ class _EvalMode:
     ) -> None:
         if not self._previously:
             self._optimizer.train()
-
-
-def _check_arguments(params: Any, search: Any, direction: Any) -> None:
-    """The mistakes that are easily made, before torch says something less helpful."""
-    if isinstance(params, Optimizer):
-        kind = type(params).__name__
-        raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
-    if isinstance(search, type):
-        raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
-    if direction is not None and (isinstance(direction, Optimizer) or not callable(direction)):
-        raise TypeError(
-            f"direction must be the class of a torch optimizer or a functools.partial of it (it is built over the same "
-            f"parameters), got {direction!r}"
-        )
-
-
-def _check_options(options: dict[str, Any]) -> None:
-    """No learning rate, neither for the optimizer nor for one of its groups."""
-    if "lr" in options:
-        raise ValueError(
-            f"lr must not be given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
-        )
 
 
 def _warn(record: Record[Any, Any] | None) -> None:

@@ -6,6 +6,7 @@ An optimizer's closure is no such function; [`Evaluated`][gradline.torch.moments
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, cast
 
@@ -36,7 +37,9 @@ def forward_slopes(
     assert losses.shape == slopes.shape == (8,)
     ```
     """
-    return cast("tuple[Tensor, Tensor]", torch.func.jvp(function, (dict(parameters),), (dict(directions),)))
+    with warnings.catch_warnings():  # torch loads its own rules by a function that it has deprecated
+        warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
+        return cast("tuple[Tensor, Tensor]", torch.func.jvp(function, (dict(parameters),), (dict(directions),)))
 
 
 def gradient_variances(

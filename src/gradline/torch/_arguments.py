@@ -1,0 +1,29 @@
+"""The mistakes that are easily made with an optimizer, and what to do instead."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch.optim import Optimizer
+
+
+def check_arguments(params: Any, search: Any, direction: Any) -> None:
+    """Parameters, search and direction are of the right kind; torch would say something less helpful."""
+    if isinstance(params, Optimizer):
+        kind = type(params).__name__
+        raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
+    if isinstance(search, type):
+        raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
+    if direction is not None and (isinstance(direction, Optimizer) or not callable(direction)):
+        raise TypeError(
+            f"direction must be the class of a torch optimizer or a functools.partial of it (it is built over the same "
+            f"parameters), got {direction!r}"
+        )
+
+
+def check_options(options: dict[str, Any]) -> None:
+    """No learning rate, neither for the optimizer nor for one of its groups."""
+    if "lr" in options:
+        raise ValueError(
+            f"lr must not be given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
+        )
