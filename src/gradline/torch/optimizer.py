@@ -281,7 +281,7 @@ class LineSearchOptimizer(Optimizer):
         if self._held is not None:
             for parameter in self._held.parameters:
                 for name in (ORIGIN, DIRECTION):
-                    self.state[parameter].pop(name, None)
+                    self.state.get(parameter, {}).pop(name, None)
         for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
             self.state[parameter].update({ORIGIN: origin, DIRECTION: direction})
         self._held = line
