@@ -226,3 +226,13 @@ def test_asking_twice_for_a_static_closure_changes_nothing_and_a_failed_step_kee
         optimizer.step(closure)
         assert used == [order[step]] * len(used)
         used.clear()
+
+
+@pytest.mark.parametrize(
+    "other", [lambda: batches.dynamic(X, batch_size=4), lambda: batches.dynamic(X[:10], batch_size=5)]
+)
+def test_a_position_in_other_data_is_refused(other):
+    stream, wrong = batches.dynamic(X, batch_size=5, seed=1), other()
+    with pytest.raises(ValueError, match=r"same data and batch size .*\[20, 5\], here are"):
+        wrong.load_state_dict(stream.state_dict())
+    next(wrong)

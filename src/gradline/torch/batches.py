@@ -131,8 +131,8 @@ class Batches(Iterator[Any]):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go to a saved position. A loader reads and drops the batches of its epoch up to there."""
-        self._taken = state_dict["taken"]
         self._current = self._stream.load_state_dict(state_dict["stream"])
+        self._taken = state_dict["taken"]
 
 
 class _Stream(Protocol):
@@ -164,8 +164,9 @@ class _Whole:
 class _Epochs:
     """Epoch after epoch, each begun from its own seed, so that three numbers are the whole position."""
 
-    def __init__(self, begin: Callable[[int, int], Iterator[Any]], seed: int | None) -> None:
+    def __init__(self, begin: Callable[[int, int], Iterator[Any]], seed: int | None, sizes: list[int]) -> None:
         self._begin = begin
+        self._sizes = sizes  # of what is drawn from: a position means nothing elsewhere
         self._seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
         self._epoch = 0
         self._position = 0
@@ -188,9 +189,14 @@ class _Epochs:
         raise ValueError("source must have at least one batch (it is drawn from without end), got an empty one")
 
     def state_dict(self) -> dict[str, Any]:
-        return {"seed": self._seed, "epoch": self._epoch, "position": self._position}
+        return {"seed": self._seed, "epoch": self._epoch, "position": self._position, "sizes": self._sizes}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
+        if state_dict["sizes"] != self._sizes:
+            raise ValueError(
+                f"state_dict must be of the same data and batch size (a position means nothing elsewhere): "
+                f"it has {state_dict['sizes']}, here are {self._sizes}"
+            )
         self._seed, self._epoch, self._batches = state_dict["seed"], state_dict["epoch"], None
         batch = None
         for _ in range(state_dict["position"]):
@@ -204,11 +210,13 @@ def _stream(source: tuple[Any, ...], batch_size: int | None, seed: int | None) -
     if len(source) == 1 and isinstance(source[0], DataLoader):
         if batch_size is not None:
             raise ValueError(f"batch_size must not be given with a DataLoader (it has its own), got {batch_size!r}")
-        return _Epochs(lambda seed, epoch: _loader_epoch(source[0], seed, epoch), seed)
+        loader = source[0]
+        sizes = [len(loader)] if hasattr(loader.sampler, "__len__") else []
+        return _Epochs(lambda seed, epoch: _loader_epoch(loader, seed, epoch), seed, sizes)
     samples = _check_tensors(source)
     if not isinstance(batch_size, int) or not 1 <= batch_size <= samples:
         raise ValueError(f"batch_size must be between 1 and the number of samples, {samples}, got {batch_size!r}")
-    return _Epochs(lambda seed, _: _tensor_epoch(source, batch_size, seed), seed)
+    return _Epochs(lambda seed, _: _tensor_epoch(source, batch_size, seed), seed, [samples, batch_size])
 
 
 def _check_tensors(source: tuple[Any, ...]) -> int:

@@ -12,17 +12,17 @@ from gradline.torch.moments import Evaluated
 
 inputs, targets = torch.randn(50, 30), torch.randint(2, (50,)).float()
 model = torch.nn.Linear(30, 1)
+loss_of = torch.nn.BCEWithLogitsLoss(reduction="none")
 
 def closure():
     model.zero_grad()
-    logits = model(inputs).squeeze(1)
-    return torch.nn.functional.binary_cross_entropy_with_logits(logits, targets, reduction="none")
+    return loss_of(model(inputs).squeeze(1), targets)
 
 evaluated = Evaluated(closure(), list(model.parameters()))
-evaluated.backward()                                            # fills .grad with the gradient of the mean
+evaluated.backward()  # fills .grad with the gradient of the mean
 directions = [-parameter.grad for parameter in model.parameters()]
-seen = evaluated.moments(directions)                            # value and slope with their exact variances
-paper = evaluated.moments(directions, diagonal=True)            # the PrLS paper's: Σ d_i² var g_i
+seen = evaluated.moments(directions)  # with exact variances
+paper = evaluated.moments(directions, diagonal=True)  # Σ d_i² var g_i
 assert seen.slope < 0 < seen.slope_var
 ```
 
