@@ -19,8 +19,9 @@ from gradline.protocol import (
     Value,
     candidates,
     observes,
+    observes_at_probes,
 )
-from gradline.searches import Armijo, GolsB, GolsI
+from gradline.searches import Armijo, GolsB, GolsI, Prls
 
 ORIGIN = Origin(Slope(-1.0), 1.0)
 
@@ -305,7 +306,9 @@ def test_repr_says_where_it_stands():
 
 def test_what_a_search_looks_at():
     assert observes(GolsI()) is Slope
-    assert observes(Armijo()) is Value
+    assert observes(Armijo()) is observes_at_probes(Armijo()) is Value
+    assert observes(Prls()) is Moments
+    assert observes_at_probes(Prls()) is Value
 
 
 def test_candidates_are_the_last_probe_unless_the_search_says_more():

@@ -4,7 +4,7 @@ import inspect
 import math
 import random
 import re
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ import gradline.protocol
 import gradline.testing
 from gradline import searches, solve
 from gradline.protocol import Moments, Outcome, Slope, Stop, Value
-from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
+from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, Prls, StrongWolfe
 from gradline.testing import ZOO, Function, check_decrease, check_line_search, check_sign_change, check_strong_wolfe
 
 SETTINGS = {
@@ -426,3 +426,19 @@ def examples():
 @pytest.mark.parametrize("block", list(examples()))
 def test_the_examples_run(block):
     exec(compile(block, "<example>", "exec"), {"__name__": "__main__"})
+
+
+@dataclass(frozen=True)
+class ReadsNoiseOfProbes(Prls):
+    """Declares that values will do at its probes, and reads variances there."""
+
+    def search(self, origin, memory):
+        seen = yield memory.guess
+        return (
+            Outcome(memory.guess, 0, Stop.FIXED, memory) if seen.slope_var else Outcome(0.0, None, Stop.FIXED, memory)
+        )
+
+
+def test_what_probes_show_is_declared_too():
+    with pytest.raises(AssertionError, match=r"where it declares Value it reads \.slope_var"):
+        check_line_search(ReadsNoiseOfProbes())

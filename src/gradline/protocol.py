@@ -9,7 +9,7 @@ The rules of the core:
    (`seen = yield step`), and *driven* through [`Pending`][gradline.protocol.Pending], which records the transcript.
 2. A search is pure: no randomness, clock, printing or tensors. Same observations, same steps.
 3. What a search must see is a type: `Slope`, or `Value`, or `Moments`. Each has all that the one before it has,
-   so an evaluator of `Moments` drives every search.
+   so an evaluator of `Moments` drives every search. It may be satisfied with less at its probes than at the origin.
 4. Memory goes in as a value and comes out as a value. It is made of numbers (a number, `None`, or a tuple of such),
    so that it can be saved anywhere.
 5. Steps are finite and never negative. A search that would accept a non-finite point ends at the origin instead.
@@ -38,6 +38,7 @@ __all__ = [
     "Value",
     "candidates",
     "observes",
+    "observes_at_probes",
 ]
 
 
@@ -138,8 +139,9 @@ class Outcome(Generic[M]):
 class Search(Protocol[O_contra, M]):
     """What a line search is.
 
-    Two optional members say more to drivers: a class attribute `observes` (`Slope` where absent; else `Value` or
-    `Moments`), and a method `candidates(transcript)` (see [`candidates`][gradline.protocol.candidates]).
+    Three optional members say more to drivers: class attributes `observes` (`Slope` where absent; else `Value` or
+    `Moments`) and `observes_at_probes` (the same where absent), and a method `candidates(transcript)` (see
+    [`candidates`][gradline.protocol.candidates]).
     """
 
     def start(self) -> M:
@@ -154,6 +156,14 @@ def observes(search: Search[Any, Any]) -> type[Slope]:
     return cast("type[Slope]", getattr(search, "observes", Slope))
 
 
+def observes_at_probes(search: Search[Any, Any]) -> type[Slope]:
+    """Which observation a search needs of its probes, where that is less than what it needs of the origin.
+
+    Drivers are spared what is dear to compute: `Prls` reads variances at the origin only.
+    """
+    return cast("type[Slope]", getattr(search, "observes_at_probes", observes(search)))
+
+
 def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collection[int]:
     """Which probes the search may still accept.
 
@@ -166,9 +176,14 @@ def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collect
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[O, M]):
-    """One search from beginning to end. Unpacks as `outcome, transcript`."""
+    """One search from beginning to end: who searched, from where, with what memory, and what came of it.
 
+    Unpacks as `outcome, transcript`.
+    """
+
+    search: Search[O, M]
     origin: Origin[O]
+    memory: M
     outcome: Outcome[M]
     transcript: Transcript[O]
 
@@ -208,7 +223,7 @@ class Pending(Generic[O, M]):
     ```
     """
 
-    __slots__ = ("_ask", "_observes", "_step", "memory", "origin", "outcome", "search", "transcript")
+    __slots__ = ("_ask", "_step", "memory", "origin", "outcome", "search", "transcript")
 
     def __init__(self, search: Search[O, M], origin: Origin[O], memory: M) -> None:
         self.search = search
@@ -216,11 +231,10 @@ class Pending(Generic[O, M]):
         self.memory = memory
         self.outcome: Outcome[M] | None = None
         self.transcript: Transcript[O] = []
-        self._observes = observes(search)
         self._step = 0.0
         if not isinstance(origin, Origin):
             raise TypeError(f"origin must be an Origin(at_zero, norm), got {origin!r}")
-        self._check(origin.at_zero, "origin.at_zero")
+        self._check(origin.at_zero, "origin.at_zero", observes(search))
         if not origin.at_zero.finite:
             raise ValueError(
                 f"origin.at_zero must be finite (a search starts from a known slope), got {origin.at_zero}"
@@ -247,7 +261,7 @@ class Pending(Generic[O, M]):
         """Tell the search what was seen at `.step`."""
         if self.outcome is not None:
             raise RuntimeError(f"the search has ended ({self.outcome.stop}): it cannot be told more; start a new one")
-        self._check(seen, "seen")
+        self._check(seen, "seen", observes_at_probes(self.search))
         self.transcript.append((self._step, seen))
         self._advance(seen)
 
@@ -256,7 +270,7 @@ class Pending(Generic[O, M]):
         """The finished search as one value."""
         if self.outcome is None:
             raise RuntimeError(f"the search has not ended: it waits to be told what was seen at step {self._step!r}")
-        return Record(self.origin, self.outcome, self.transcript)
+        return Record(self.search, self.origin, self.memory, self.outcome, self.transcript)
 
     @classmethod
     def replay(
@@ -281,11 +295,10 @@ class Pending(Generic[O, M]):
         where = f"asks for step {self._step!r}" if self.outcome is None else f"ended: {self.outcome.stop}"
         return f"<Pending {self.search!r}: {len(self.transcript)} probes, {where}>"
 
-    def _check(self, seen: O, name: str) -> None:
-        if not isinstance(seen, self._observes):
+    def _check(self, seen: O, name: str, kind: type[Slope]) -> None:
+        if not isinstance(seen, kind):
             raise TypeError(
-                f"{name} must be a {self._observes.__name__} (that is what {type(self.search).__name__} looks at), "
-                f"got {seen!r}"
+                f"{name} must be a {kind.__name__} (that is what {type(self.search).__name__} looks at), got {seen!r}"
             )
 
     def _advance(self, seen: O) -> None:

@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import pytest
@@ -139,6 +140,7 @@ class Pair(NamedTuple):
     mean: float
 
 
+@dataclass(frozen=True)
 class Averaging:
     """A search whose memory is a named tuple."""
 

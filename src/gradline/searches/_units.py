@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gradline.protocol import Moments
+from gradline.protocol import Moments, Value
 from gradline.searches.surrogate import Surrogate, require_variance
 
 WALL = 1e3
@@ -55,14 +55,15 @@ class Units(NamedTuple):
         slope = math.copysign(1.0, self.zero.slope)
         return Surrogate(0.0, slope, value_var=self.value_var, slope_var=self.slope_var, offset=offset)
 
-    def scaled(self, seen: Moments) -> tuple[float, float] | None:
+    def scaled(self, seen: Value) -> tuple[float, float] | None:
         """Value and slope of a probe in these units; `None` where there is nothing to show to the surrogate.
 
         A value that is not finite counts as 1000 F(0), so that the surrogate looks elsewhere. That is the published
         rule, and it needs a positive F(0).
         """
         if seen.finite:
-            _require_variances(seen, "seen")
+            if isinstance(seen, Moments):
+                _require_variances(seen, "seen")
             return _within((seen.value - self.zero.value) / self.value), _within(seen.slope / self.slope)
         if self.zero.value > 0.0 and math.isfinite(seen.slope):
             wall = WALL * self.zero.value - self.zero.value

@@ -7,11 +7,11 @@ origin, for every observation.
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from gradline.protocol import Moments, Origin, Outcome, Stop, Transcript
+from gradline.protocol import Moments, Origin, Outcome, Stop, Value
 from gradline.searches._arguments import require, require_fraction
 from gradline.searches._units import Units
 from gradline.searches.surrogate import Belief, Surrogate, wolfe
@@ -57,7 +57,7 @@ class Prls:
     * the test for "almost flat" reads the covariance of value and slope, where the slope's variance was probably meant;
     * the rightmost step probed is looked at once, and not again when more is known;
     * a start believed uphill ends the search with a small step, whatever is seen there;
-    * the noise is the origin's, whatever the variances of the probes.
+    * the noise is the origin's: of the probes it needs no variances (a `Value` will do).
 
     Where it would go wrong, this does not:
 
@@ -91,6 +91,7 @@ class Prls:
     """
 
     observes: ClassVar[type[Moments]] = Moments
+    observes_at_probes: ClassVar[type[Value]] = Value
 
     decrease: float = 0.05
     curvature: float = 0.5
@@ -137,12 +138,12 @@ class Prls:
         """The first guess, which is also the first mean."""
         return PrlsMemory(self.step_first, self.step_first)
 
-    def candidates(self, transcript: Transcript[Moments]) -> Collection[int]:
+    def candidates(self, transcript: Sequence[tuple[float, Value]]) -> Collection[int]:
         """All probes: any of them may turn out to be the best."""
         return range(len(transcript))
 
     def surrogate(
-        self, origin: Origin[Moments], memory: PrlsMemory, transcript: Transcript[Moments]
+        self, origin: Origin[Moments], memory: PrlsMemory, transcript: Sequence[tuple[float, Value]]
     ) -> Surrogate | None:
         """The surrogate as it was after the probes of a transcript, in units of `memory.guess`.
 
@@ -158,7 +159,7 @@ class Prls:
                 surrogate.observe(step / units.step, *shown)
         return surrogate
 
-    def search(self, origin: Origin[Moments], memory: PrlsMemory) -> Generator[float, Moments, Outcome[PrlsMemory]]:
+    def search(self, origin: Origin[Moments], memory: PrlsMemory) -> Generator[float, Value, Outcome[PrlsMemory]]:
         """One search; `memory` is the guess and the running mean of steps."""
         guess, _ = memory = _checked(memory)
         units = Units.of(origin.at_zero, guess)

@@ -8,7 +8,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
-from gradline.protocol import Moments, Origin, Pending, Record, Search, Slope, Value, candidates, observes
+from gradline.protocol import (
+    Moments,
+    Origin,
+    Pending,
+    Record,
+    Search,
+    Slope,
+    Value,
+    candidates,
+    observes,
+    observes_at_probes,
+)
 from gradline.testing.functions import ZOO, Function
 
 
@@ -21,7 +32,8 @@ def check_line_search(search: Search[Any, Any], *, functions: Sequence[Function]
     * its steps are finite and not negative;
     * its outcome is well formed, and never accepts a non-finite point;
     * its memory consists of numbers, strings, `None` and tuples of these, nested as in `start()`, because it is saved;
-    * it looks at nothing but what its `observes` declares, and does the same where it is shown more;
+    * it looks at nothing but what its `observes` and `observes_at_probes` declare, and does the same where it is shown
+      more;
     * the probe it accepts was the last one, or among its `candidates` ever since it was probed;
     * it is pure: the same observations give the same steps, also with another search under way at the same time and
       after others have ended, and the search object stays as it was;
@@ -112,18 +124,15 @@ class _Trial:
 
     def begin(self, memory: Any, kind: type[Slope] | None = None) -> tuple[Pending[Any, Any], Callable[[float], Slope]]:
         """A search that waits to be told, and the evaluator for it: it shows what is declared and nothing more."""
-        kind = kind or observes(self.search)
-        if kind not in (Slope, Value, Moments):
-            self.fail(f"observes must be Slope, Value or Moments, got {kind!r}")
-        names = [field.name for field in fields(kind)]
+        at_zero, at_probes = kind or observes(self.search), kind or observes_at_probes(self.search)
+        for name, declared in (("observes", at_zero), ("observes_at_probes", at_probes)):
+            if declared not in (Slope, Value, Moments):
+                self.fail(f"{name} must be Slope, Value or Moments, got {declared!r}")
         phi = self.function.phi()
-
-        def see(step: float) -> Slope:
-            seen = phi(step)
-            return kind(*(getattr(seen, name) for name in names))
-
+        zero = _shown(phi(0.0), at_zero)
         with self.catching():
-            return Pending(self.search, Origin(see(0.0), self.function.norm), memory), see
+            pending = Pending(self.search, Origin(zero, self.function.norm), memory)
+            return pending, lambda step: _shown(phi(step), at_probes)
         raise AssertionError  # never: `catching` has raised
 
     def run(self, memory: Any, kind: type[Slope] | None = None) -> Record[Any, Any]:
@@ -235,6 +244,10 @@ class _Trial:
             )
         if repr(record.outcome) != repr(other.outcome):  # by repr: NaN is not equal to itself
             self.fail(f"{broken}: it ended as {other.outcome} in place of {record.outcome}", record.transcript)
+
+
+def _shown(seen: Moments, kind: type[Slope]) -> Slope:
+    return kind(*(getattr(seen, field.name) for field in fields(kind)))
 
 
 def _plain(memory: Any) -> bool:

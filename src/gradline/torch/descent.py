@@ -158,7 +158,7 @@ class Descent:
                 self.pending = pending
                 return at_origin.loss
             outcome = pending.outcome
-        self._nothing = Record(origin, outcome, [])
+        self._nothing = Record(self.search, origin, self.memory, outcome, [])
         return at_origin.loss
 
     def _tell(self, evaluation: Evaluation) -> Any:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Any, TypeAlias
 
-from gradline.protocol import Origin, Outcome, Pending, Record, Search, Stop, Transcript, observes
+from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Stop, Transcript, Value
 from gradline.torch.descent import Descent
 from gradline.torch.direction import Update
 
@@ -47,7 +47,12 @@ def pack(descent: Descent) -> dict[str, Plain]:
         else [_pack_origin(pending.origin), pack_memory(pending.memory), _pack_transcript(pending.transcript)],
         "last": None
         if last is None
-        else [_pack_origin(last.origin), _pack_outcome(last.outcome), _pack_transcript(last.transcript)],
+        else [
+            _pack_origin(last.origin),
+            pack_memory(last.memory),
+            _pack_outcome(last.outcome),
+            _pack_transcript(last.transcript),
+        ],
         "kept": [[probe, kept.norm, kept.slope, kept.value] for probe, kept in descent.kept.items()],
     }
 
@@ -73,15 +78,17 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     if packed["pending"] is not None:
         origin, memory, transcript = packed["pending"]
         pending = Pending.replay(
-            search,
-            _unpack_origin(search, origin),
-            unpack_memory(search, memory),
-            _unpack_transcript(search, transcript),
+            search, _unpack_origin(origin), unpack_memory(search, memory), _unpack_transcript(transcript)
         )
     if packed["last"] is not None:
-        origin, (step, probe, stop, memory), transcript = packed["last"]
-        outcome = Outcome(step, probe, Stop[stop], unpack_memory(search, memory))
-        last = Record(_unpack_origin(search, origin), outcome, _unpack_transcript(search, transcript))
+        origin, before, (step, probe, stop, memory), transcript = packed["last"]
+        last = Record(
+            search,
+            _unpack_origin(origin),
+            unpack_memory(search, before),
+            Outcome(step, probe, Stop[stop], unpack_memory(search, memory)),
+            _unpack_transcript(transcript),
+        )
     return Saved(
         memory=unpack_memory(search, packed["memory"]),
         pending=pending,
@@ -129,8 +136,8 @@ def _pack_origin(origin: Origin[Any]) -> Plain:
     return [list(dataclasses.astuple(origin.at_zero)), origin.norm]
 
 
-def _unpack_origin(search: Search[Any, Any], packed: Plain) -> Origin[Any]:
-    return Origin(observes(search)(*packed[0]), packed[1])
+def _unpack_origin(packed: Plain) -> Origin[Any]:
+    return Origin(_unpack_seen(packed[0]), packed[1])
 
 
 def _pack_outcome(outcome: Outcome[Any]) -> Plain:
@@ -141,5 +148,10 @@ def _pack_transcript(transcript: Transcript[Any]) -> Plain:
     return [[step, list(dataclasses.astuple(seen))] for step, seen in transcript]
 
 
-def _unpack_transcript(search: Search[Any, Any], packed: Plain) -> Transcript[Any]:
-    return [(step, observes(search)(*seen)) for step, seen in packed]
+def _unpack_transcript(packed: Plain) -> Transcript[Any]:
+    return [(step, _unpack_seen(seen)) for step, seen in packed]
+
+
+def _unpack_seen(packed: Plain) -> Slope:
+    kinds: dict[int, type[Slope]] = {1: Slope, 2: Value, 4: Moments}
+    return kinds[len(packed)](*packed)
