@@ -1,0 +1,1 @@
+"""The paper's experiments: problems, plans, engines and a store of results."""

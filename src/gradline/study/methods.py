@@ -1,0 +1,84 @@
+"""How it is trained: a method is a search with a name."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, cast
+
+from gradline import searches
+from gradline.protocol import Search
+from gradline.searches._arguments import require
+
+
+@dataclass(frozen=True)
+class Method:
+    """A search with a name. The search must be a dataclass, so that it can be written down and made again.
+
+    ```python
+    from gradline.searches import GolsI
+    from gradline.study.methods import Method
+
+    eager = Method("gols-i-eager", GolsI(growth=4.0))
+    assert Method.from_dict(eager.to_dict()) == eager
+    ```
+    """
+
+    name: str
+    search: Search[Any, Any]
+
+    def __post_init__(self) -> None:
+        require(
+            dataclasses.is_dataclass(type(self.search)),
+            "search",
+            "a dataclass, made",
+            "its settings are stored with each result",
+            self.search,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """The method as plain values."""
+        kind = type(self.search)
+        ours = getattr(searches, kind.__name__, None) is kind
+        name = kind.__name__ if ours else f"{kind.__module__}:{kind.__qualname__}"
+        return {"name": self.name, "search": name, **dataclasses.asdict(cast(Any, self.search))}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Method:
+        """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
+        options = {name: value for name, value in values.items() if name not in ("name", "search")}
+        return cls(values["name"], _found(values["search"])(**options))
+
+
+def _found(name: str) -> Any:
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        return getattr(import_module(module), attribute)
+    require(
+        name in searches.__all__,
+        "search",
+        "one of gradline.searches or 'package.module:Class'",
+        "it is looked up",
+        name,
+    )
+    return getattr(searches, name)
+
+
+METHODS: dict[str, Method] = {
+    method.name: method
+    for method in (
+        Method("gols-i", searches.GolsI()),
+        Method("prls", searches.Prls()),
+        Method("gols-b", searches.GolsB()),
+        Method("gols-back", searches.GolsBack()),
+        Method("gols-max", searches.GolsMax()),
+        Method("armijo", searches.Armijo()),
+        Method("golden-section", searches.GoldenSection()),
+        Method("strong-wolfe", searches.StrongWolfe()),
+        Method("fixed-1", searches.Fixed(1.0)),
+        Method("fixed-10", searches.Fixed(10.0)),
+        Method("fixed-100", searches.Fixed(100.0)),
+    )
+}
+"""The methods that studies can name."""
