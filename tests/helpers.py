@@ -39,7 +39,9 @@ class Problem:
 
     def losses(self):
         """Dynamic sampling, for optimizers that need the loss of each sample."""
-        chosen = self.draw()
+        return self.losses_of(self.draw())
+
+    def losses_of(self, chosen):
         outputs, targets = self.model(self.inputs[chosen]), self.targets[chosen]
         return nn.functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(dim=1)
 

@@ -183,6 +183,8 @@ class Descent:
         self.line.away = False
         slope, length = -norm, norm
         if at_origin.finite:
+            if at_origin.samples is not None and isinstance(self.direction, Update):
+                at_origin.samples.keep()  # a base optimizer moves the parameters, and they are put back
             slope, length = self.direction.aim(self.line, gradients, norm)
             self.line.aimed = True
         variance = self._variance(at_origin)
