@@ -7,7 +7,7 @@ cross-entropy is computed from z and stays exact where the outputs saturate.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import pairwise
@@ -26,17 +26,24 @@ from gradline.study.sampling import Purpose, generator
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {Activation.SIGMOID: nn.Sigmoid, Activation.TANH: nn.Tanh}
 
 
-class Samples(Protocol):
+class Data(Protocol):
     """What engines need of a data set: samples are rows, targets one-hot. A test part may be empty."""
 
     @property
-    def train_inputs(self) -> NDArray[Any]: ...
+    def train_inputs(self) -> NDArray[Any]:
+        """Training samples, (M, D)."""
+
     @property
-    def train_targets(self) -> NDArray[Any]: ...
+    def train_targets(self) -> NDArray[Any]:
+        """Their targets, (M, K)."""
+
     @property
-    def test_inputs(self) -> NDArray[Any]: ...
+    def test_inputs(self) -> NDArray[Any]:
+        """Test samples; there may be none."""
+
     @property
-    def test_targets(self) -> NDArray[Any]: ...
+    def test_targets(self) -> NDArray[Any]:
+        """Their targets."""
 
 
 @dataclass(frozen=True)
@@ -129,19 +136,19 @@ def published_deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
     return (q - y) / (q - q * q + 1e-15) * (decay / (1.0 + decay).square_())
 
 
-def sizes(problem: Problem, data: Samples) -> tuple[int, ...]:
+def sizes(problem: Problem, data: Data) -> tuple[int, ...]:
     """The numbers of units from the inputs to the outputs."""
     return data.train_inputs.shape[1], *problem.hidden, data.train_targets.shape[1]
 
 
-def initial_weights(problem: Problem, data: Samples, seed: int) -> list[NDArray[np.float64]]:
+def initial_weights(problem: Problem, data: Data, seed: int) -> list[NDArray[np.float64]]:
     """Weights and biases at the start, all N(0, scale²), in the order and shapes of `nn.Linear`'s parameters."""
     source = generator(seed, Purpose.WEIGHTS)
     shapes = [shape for before, after in pairwise(sizes(problem, data)) for shape in ((after, before), (after,))]
     return [source.standard_normal(shape) * problem.scale for shape in shapes]
 
 
-def network(problem: Problem, data: Samples, *, seed: int) -> nn.Module:
+def network(problem: Problem, data: Data, *, seed: int) -> nn.Module:
     """The network of a problem with the initial weights of a seed; it ends with the last pre-activations."""
     dtype = getattr(torch, problem.dtype)
     if problem.model is not None:
@@ -149,8 +156,8 @@ def network(problem: Problem, data: Samples, *, seed: int) -> nn.Module:
         return _built(problem.model, source).to(dtype)
     layers: list[nn.Module] = []
     for before, after in pairwise(sizes(problem, data)):
-        layers += [nn.utils.skip_init(nn.Linear, before, after, dtype=dtype), ACTIVATIONS[problem.activation]()]
-    model = nn.Sequential(*layers[:-1])
+        layers += [nn.Linear(before, after, dtype=dtype, device="meta"), ACTIVATIONS[problem.activation]()]
+    model = nn.Sequential(*layers[:-1]).to_empty(device="cpu")  # the global generator is left alone
     with torch.no_grad():
         for parameter, values in zip(model.parameters(), initial_weights(problem, data, seed), strict=True):
             parameter.copy_(torch.from_numpy(values))
@@ -171,6 +178,10 @@ def wrong(outputs: Tensor, targets: Tensor, units: int) -> Tensor:
     return outputs.argmax(dim=units) != targets.argmax(dim=units)
 
 
-def mean(numbers: Sequence[float]) -> float:
-    """The mean of some numbers; of none it is NaN."""
-    return sum(numbers) / len(numbers) if numbers else math.nan
+def angle_between(left: Tensor, right: Tensor) -> float:
+    """The angle between two vectors in radians, small ones exactly too; NaN where one has no direction."""
+    lengths = float(left.norm()), float(right.norm())
+    if not (0.0 < min(lengths) and max(lengths) < math.inf):
+        return math.nan
+    left, right = left / lengths[0], right / lengths[1]
+    return 2.0 * math.atan2(float((left - right).norm()), float((left + right).norm()))

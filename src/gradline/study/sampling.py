@@ -8,11 +8,16 @@ what order they go. A position is one number, and that is all there is to save.
 from __future__ import annotations
 
 from enum import IntEnum
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-Indices = NDArray[np.int32]
+from gradline.protocol import Moments, observes
+from gradline.searches._arguments import require
+from gradline.study.runs import Run, Sampling
+
+Indices: TypeAlias = NDArray[np.int32]
 
 BLOCK = 64
 """So many batches are drawn at once: one draw costs as much as fifty."""
@@ -70,13 +75,13 @@ class Batches:
     def at(self, position: int) -> Indices:
         """The batch at a position: any one, but going forward is what costs little."""
         if self.whole:
-            return self._drawn[0]
+            return cast(Indices, self._drawn[0])
         block, place = divmod(position, BLOCK)
         if block != self._block:
             source = generator(self.seed, self.purpose, block)
             draw = with_repetition if self.repetition else without_repetition
             self._drawn, self._block = draw(source, BLOCK, self.samples, self.size), block
-        return self._drawn[place]
+        return cast(Indices, self._drawn[place])
 
 
 def with_repetition(source: np.random.Generator, batches: int, samples: int, size: int) -> Indices:
@@ -114,4 +119,41 @@ def chosen_samples(seed: int, samples: int, count: int | None, part: int) -> Ind
     """The samples that losses and errors of a part of the data are measured on; `None`: all of them."""
     if count is None or count >= samples:
         return None
-    return without_repetition(generator(seed, Purpose.MEASURES, part), 1, samples, count)[0]
+    return cast(Indices, without_repetition(generator(seed, Purpose.MEASURES, part), 1, samples, count)[0])
+
+
+def reuses(run: Run) -> bool:
+    """Whether the accepted probe's gradient begins the next search."""
+    return run.sampling is not Sampling.STATIC and run.direction_batch_size is None
+
+
+def probe_batches(run: Run, samples: int) -> Batches:
+    """The batches of a run's probes."""
+    size, repetition = (samples, False) if run.sampling is Sampling.FULL else (run.batch_size, run.repetition)
+    return Batches(seed=run.seed, purpose=Purpose.PROBES, samples=samples, size=size, repetition=repetition)
+
+
+def direction_batches(run: Run, samples: int) -> Batches | None:
+    """The batches that give a run's directions, where they are others."""
+    if run.direction_batch_size is None:
+        return None
+    return Batches(
+        seed=run.seed,
+        purpose=Purpose.DIRECTIONS,
+        samples=samples,
+        size=run.direction_batch_size,
+        repetition=run.repetition,
+    )
+
+
+def check_variances(run: Run, samples: int) -> None:
+    """Refuse a run whose search needs variances and whose batches have none."""
+    if observes(run.method.search) is Moments:
+        batches = direction_batches(run, samples) or probe_batches(run, samples)
+        require(
+            batches.size > 1,
+            "batch_size",
+            f"at least 2 with {run.method.name}",
+            "a variance is estimated from how samples differ",
+            batches.size,
+        )
