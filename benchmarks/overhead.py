@@ -110,13 +110,17 @@ class Trainer:
 
     def backward(self) -> Tensor:
         """The loss of the next mini-batch, and its gradients."""
+        loss = self.forward()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def forward(self, **options: Any) -> Tensor:
+        """The loss of the next mini-batch."""
         problem = self.problem
         row = self._rows.randrange(len(problem.inputs) - problem.batch_size)
         batch = slice(row, row + problem.batch_size)
         self.evaluations += 1
-        loss = problem.loss(self.model(problem.inputs[batch]), problem.targets[batch])
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        return problem.loss(self.model(problem.inputs[batch]), problem.targets[batch], **options)
 
     def run(self, evaluations: int, closure: Callable[[], Tensor] | None = None) -> Block:
         """Whole steps with at least so many evaluations."""
