@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradline.study.networks import Criterion, Data, criterion, initial_weights, sizes, wrong
+from gradline.study.networks import Criterion, Data, criterion, initial_weights, largest, sizes
 from gradline.study.problems import Activation, Problem
 
 CHUNK = 2**22
@@ -157,12 +157,15 @@ class Layers:
         total = torch.zeros(2, len(points), dtype=torch.float64)
         step = max(1, CHUNK // (max(self.sizes) * len(points)))
         for part in torch.split(table, step):
-            samples = part.expand(len(points), *part.shape)
-            _, z, targets = self._forward(
-                weights, samples, _Space.rooms(self.sizes, len(points), len(part), self.dtype)
-            )
-            total[0] += self.criterion.values(z, targets, 1).sum(dim=1, dtype=torch.float64)
-            total[1] += wrong(z, targets, 1).sum(dim=1)
+            samples = part[:, : self.sizes[0] + 1].t()
+            # All points see the same samples: their first layers are one product.
+            z = torch.mm(weights[0].reshape(-1, len(samples)), samples).view(len(points), -1, len(part))
+            for weight, room in zip(weights[1:], self._space(len(points), len(part)).hidden, strict=True):
+                self._squash(z, out=room[:, :-1])
+                z = torch.bmm(weight, room)
+            targets = part[:, self.sizes[0] + 1 :].t()
+            total[0] += self.criterion.values(z, targets.expand_as(z), 1).sum(dim=1, dtype=torch.float64)
+            total[1] += (largest(z, 1) != largest(targets, 0)).sum(dim=1)
         pairs: list[list[float]] = total.div_(count).t().tolist()
         return pairs
 
