@@ -1,0 +1,1 @@
+"""The paper's study: its data sets, problems and runs (install it with `pip install 'gradline[study]'`)."""
