@@ -157,6 +157,11 @@ def test_an_extension_that_is_already_known_is_refused():
         copyreg.remove_extension("os", "system", 240)
 
 
+def test_a_place_far_away_is_refused_before_it_is_allocated():
+    with pytest.raises(DataError, match="puts away object 2147483647 after 2 instructions"):
+        parse_pickle(ATTACKS["a place in the memo far away"], name="the file")
+
+
 def test_a_name_is_reported():
     with pytest.raises(DataError, match=r"the file is refused: its pickle asks for os\.system"):
         parse_pickle(b"\x80\x02cos\nsystem\n.", name="the file")
