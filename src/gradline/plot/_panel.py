@@ -45,6 +45,8 @@ class Panel:
             left = 0.0 if zero else smallest
             pad = 0.06 * (largest - left) or 0.5 * largest
             axis.set_xlim(left - pad, largest + pad)
+            axis.locator_params(axis="x", nbins=6)
+            axis.ticklabel_format(axis="x", scilimits=(-3, 4), useMathText=True)
             return
         width = math.log10(largest / smallest)
         beyond = largest * 10.0 ** (0.05 * width)
