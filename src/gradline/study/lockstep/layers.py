@@ -115,14 +115,17 @@ class Layers:
         """All training samples for each row, without a copy."""
         return self.train.expand(rows, *self.train.shape)
 
-    def evaluate(self, x: Tensor, samples: Tensor, g: Tensor, *, values: bool) -> Pass:
-        """The gradients of the mean losses at n points on n batches, into `g`; with the losses, if asked."""
-        weights, gradients = self.views(x), self.views(g)
-        inputs, z, targets = self._forward(weights, samples, self._space(len(x), samples.shape[1]).hidden)
+    def evaluate(self, weights: list[Tensor], samples: Tensor, gradients: list[Tensor], *, values: bool) -> Pass:
+        """The gradients of the mean losses at n points on n batches, into `gradients`; with the losses, if asked.
+
+        Points and gradients come as their blocks, see `views`.
+        """
+        rows = len(weights[0])
+        inputs, z, targets = self._forward(weights, samples, self._space(rows, samples.shape[1]).hidden)
         losses = self.criterion.values(z, targets, 1) if values else None
         delta = self.criterion.deltas(z, targets, 1).mul_(1.0 / samples.shape[1]).to(self.dtype)
         deltas = [delta]
-        direct = len(x) == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
+        direct = rows == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
         for layer in reversed(range(len(weights))):
             if direct:
                 torch.bmm(delta, inputs[layer].transpose(1, 2), out=gradients[layer])
@@ -207,7 +210,7 @@ class Layers:
         total = torch.zeros(1, self.width, dtype=torch.float64)
         part = torch.empty(1, self.width, dtype=self.dtype)
         for table in torch.split(self.train, max(1, CHUNK // max(self.sizes))):
-            self.evaluate(point[None], table[None], part, values=False)
+            self.evaluate(self.views(point[None]), table[None], self.views(part), values=False)
             total.add_(part, alpha=len(table) / len(self.train))
         return total[0]
 

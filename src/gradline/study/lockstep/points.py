@@ -6,7 +6,7 @@ Steepest descent moves along d = -g0, so directions need no room of their own: x
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -19,6 +19,7 @@ class Points:
     def __init__(self, tensor: Tensor, side: int = 0) -> None:
         self._tensor = tensor  # (points or gradients, one side or the other, rows, parameters)
         self._side = side
+        self._blocks: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self._assign()
 
     @classmethod
@@ -36,6 +37,12 @@ class Points:
 
     def __len__(self) -> int:
         return self._tensor.shape[2]
+
+    def blocks(self, views: Callable[[Tensor], list[Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
+        """The layers' blocks of x and g: always the same two pairs, so they are made once."""
+        if self._side not in self._blocks:
+            self._blocks[self._side] = views(self.x), views(self.g)
+        return self._blocks[self._side]
 
     def go(self, steps: Sequence[float]) -> None:
         """Put every row at its step."""
@@ -81,6 +88,7 @@ class Points:
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all but these rows."""
         self._tensor = self._tensor.index_select(2, torch.tensor(rows))
+        self._blocks.clear()
         self._assign()
 
     def state_dict(self) -> dict[str, Any]:
