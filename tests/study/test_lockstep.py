@@ -1,15 +1,16 @@
 """Lock-step against the torch optimizer, run by run: the same probes, steps and stops, up to rounding."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from study_runs import blobs, identical, lockstep, ordinary, run, same_so_far
 
+from gradline.protocol import Outcome, Stop
 from gradline.searches import Fixed, GolsI, Prls
-from gradline.study.lockstep import Lockstep, engine, layers
+from gradline.study.lockstep import Lockstep, engine, layers, measures
 from gradline.study.methods import Method
 from gradline.study.runs import Sampling
 
@@ -129,6 +130,16 @@ def test_small_groups_give_the_same(monkeypatch):
         same_so_far(result, together[key], iterations=10)
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_what_an_evaluation_left_is_not_overwritten_before_it_is_used(monkeypatch, most):
+    # Variances are found after points were measured: on as many samples, of as many rows, and at angles.
+    monkeypatch.setattr(measures, "MOST", most)
+    compare([run(method="prls", sampling=FULL, seed=seed, record_every=1) for seed in range(3)])
+    compare([run(method="prls", sampling=FULL, record_every=1, angle=True, diagonal=False)])
+    sizes = [(120, False), (120, True)]
+    compare([run(method="prls", batch_size=20, direction_batch_size=s, repetition=r, seed=int(r)) for s, r in sizes])
+
+
 def test_methods_of_one_seed_start_at_the_same_weights():
     results = list(lockstep([run(method=method, seed=4) for method in ("gols-i", "prls", "fixed-10")]).values())
     for result in results[1:]:
@@ -168,6 +179,26 @@ def test_where_nothing_can_begin_each_iteration_costs_its_evaluation():
         assert set(columns["stop"][1:]) == {"ZERO_DIRECTION"}
         assert (columns["norm"][1:] == 0.0).all()
         assert (columns["step"] == 0.0).all()
+
+
+@dataclass(frozen=True)
+class Sulking:
+    """Finds nothing finite, and the next time does not even look."""
+
+    def start(self):
+        return 0
+
+    def search(self, origin, memory):
+        if memory == 0:
+            yield 1.0
+            return Outcome(0.0, None, Stop.NON_FINITE, 1)
+        return Outcome(0.0, None, Stop.SLOPE_VANISHED, 0)
+
+
+def test_a_search_that_ends_where_it_would_go_on_does_not_hang():
+    for result in compare([run(method=Method("sulking", Sulking()), sampling=s, budget=12) for s in Sampling]).values():
+        assert {"NON_FINITE", "SLOPE_VANISHED"} == set(result.columns["stop"][1:])
+        assert result.columns["evaluations"][-1] >= 12
 
 
 def test_an_origin_that_is_not_finite_is_said():

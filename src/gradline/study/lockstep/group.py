@@ -40,7 +40,7 @@ class Group:
         """Evaluate every row where it wants to look, and tell it. Returns the rows that have finished."""
         rows, points = self.rows, self.points
         points.go([row.step() for row in rows])
-        passes = [(places, self._evaluate(places)) for places in self._by_size()]
+        passes = [(places, self._evaluate(places, number)) for number, places in enumerate(self._by_size())]
         measured = points.measure()
         taken: list[int] = []
         for places, seen in passes:
@@ -59,7 +59,7 @@ class Group:
             by_size.setdefault((source.size, source.whole), []).append(place)
         return list(by_size.values())
 
-    def _evaluate(self, places: Sequence[int]) -> Pass:
+    def _evaluate(self, places: Sequence[int], number: int) -> Pass:
         """One evaluation of rows whose batches have one size."""
         rows = [self.rows[place] for place in places]
         points, all_rows = self.points, len(places) == len(self.rows)
@@ -74,8 +74,8 @@ class Group:
         else:
             batches = [row.batch() for row in rows]
             indices = np.concatenate(batches) if len(batches) > 1 else batches[0]
-            samples = self._layers.gather(torch.from_numpy(indices), len(rows))
-        seen = self._layers.evaluate(weights, samples, gradients, values=self._valued)
+            samples = self._layers.gather(torch.from_numpy(indices), len(rows), number)
+        seen = self._layers.evaluate(weights, samples, gradients, values=self._valued, number=number)
         if not all_rows:
             points.g.index_copy_(0, chosen, g)
         return seen

@@ -61,7 +61,8 @@ class Points:
             gradients = self._tensor[1, :, 0]
             products = torch.mv(gradients, gradients[1 - self._side])[:, None].tolist()
         else:
-            products = torch.bmm(self._tensor[1].permute(1, 0, 2), self.g.unsqueeze(2))[:, :, 0].t().tolist()
+            # One row times two columns: the other way round is four times slower.
+            products = torch.bmm(self.g.unsqueeze(1), self._tensor[1].permute(1, 2, 0))[:, 0].t().tolist()
         slopes, squares = products[self._side], products[1 - self._side]
         measured = [(-slope, square) for slope, square in zip(slopes, squares, strict=True)]
         if self.x.dtype != torch.float64:
