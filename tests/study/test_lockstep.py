@@ -105,6 +105,7 @@ def test_rows_of_different_batch_sizes_and_methods_share_an_engine():
 def test_with_repetition():
     sizes = (20, 120, 150)
     compare([run(method="gols-i", batch_size=size, repetition=True) for size in sizes])
+    compare([run(batch_size=120, repetition=repetition) for repetition in (False, True)])
     one = lockstep([run(batch_size=120, repetition=True)]).popitem()[1]
     other = lockstep([run(batch_size=120)]).popitem()[1]
     assert not np.array_equal(one.columns["step"], other.columns["step"])
@@ -164,6 +165,15 @@ def test_points_that_are_not_finite_disturb_no_other_row():
         per_search = 2 if one.sampling is STATIC else 1
         assert (np.diff(columns["evaluations"])[1:] == per_search).all()
     compare([*good, *bad], iterations=12)
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_step_beyond_single_precision_ends_nothing_but_its_search(rows):
+    huge = Method("huge", Fixed(1e60))
+    options = {"dtype": "float32"}
+    runs = [run("bcwd-netpii", huge, seed=seed, problem_options=options, budget=6) for seed in range(rows)]
+    for result in lockstep(runs, blobs(dtype=np.float32)).values():
+        assert set(result.columns["stop"][1:]) == {"NON_FINITE"}
 
 
 def test_where_nothing_can_begin_each_iteration_costs_its_evaluation():

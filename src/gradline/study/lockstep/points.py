@@ -19,6 +19,7 @@ class Points:
     def __init__(self, tensor: Tensor, side: int = 0) -> None:
         self._tensor = tensor  # (points or gradients, one side or the other, rows, parameters)
         self._side = side
+        self._largest = torch.finfo(tensor.dtype).max
         self._blocks: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self._assign()
 
@@ -47,13 +48,17 @@ class Points:
     def go(self, steps: Sequence[float]) -> None:
         """Put every row at its step."""
         if len(steps) == 1:
-            torch.add(self.x0, self.g0, alpha=-steps[0], out=self.x)
+            torch.add(self.x0, self.g0, alpha=-self._fitting(steps[0]), out=self.x)
         else:
             torch.addcmul(self.x0, self.g0, torch.tensor(steps, dtype=self.x.dtype)[:, None], value=-1.0, out=self.x)
 
     def go_one(self, row: int, step: float) -> None:
         """Put one row at a step."""
-        torch.add(self.x0[row], self.g0[row], alpha=-step, out=self.x[row])
+        torch.add(self.x0[row], self.g0[row], alpha=-self._fitting(step), out=self.x[row])
+
+    def _fitting(self, step: float) -> float:
+        """The step, or infinity where it is beyond the precision: torch refuses such numbers."""
+        return step if step <= self._largest else math.inf
 
     def measure(self) -> list[tuple[float, float]]:
         """The slope along -g0 and the squared length of g, for each row."""
