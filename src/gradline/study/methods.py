@@ -48,15 +48,16 @@ class Method:
     def from_dict(cls, values: dict[str, Any]) -> Method:
         """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
         options = {name: value for name, value in values.items() if name not in ("name", "search")}
-        return cls(values["name"], _found(values["search"])(**options))
+        return cls(values["name"], find_search(values["search"])(**options))
 
 
-def _found(name: str) -> Any:
-    if ":" in name:
+def find_search(name: str) -> Any:
+    """The class of a search: one of `gradline.searches`, or "package.module:Class"."""
+    if isinstance(name, str) and ":" in name:
         module, _, attribute = name.partition(":")
         return getattr(import_module(module), attribute)
     require(
-        name in searches.__all__,
+        name in searches.__all__ and name != "PrlsMemory",
         "search",
         "one of gradline.searches or 'package.module:Class'",
         "it is looked up",

@@ -1,0 +1,224 @@
+"""The store: a directory with one Parquet file for each finished run.
+
+The rule it obeys: a file is believed only if it is whole, is ours, and holds the run that its name says. Anything else
+is reported and counts as missing, so the run is made again. A file appears under its name when it is complete and on
+the disk (see `gradline.study.files`), so a killed process cannot leave half a result.
+
+Each file can be read without gradline by anything that reads Parquet: the columns are those of
+[`gradline.study.result`][gradline.study.result], a measurement that was not made is null, and the run's whole
+configuration is in the metadata of the schema as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gradline.study.files import Report, whole
+from gradline.study.result import COLUMNS, Result
+from gradline.study.runs import Run
+
+FORMAT = "1"
+"""Of the files. A file of another format is not believed."""
+
+MEASURED = ("train_loss", "train_error", "test_loss", "test_error", "angle")
+"""Columns that are null where nothing was measured."""
+
+_TYPES: dict[Any, Any] = {
+    np.int64: pa.int64(),
+    np.int32: pa.int32(),
+    np.float64: pa.float64(),
+    np.str_: pa.dictionary(pa.int32(), pa.string()),
+}
+SCHEMA = pa.schema([pa.field(name, _TYPES[kind], nullable=name in MEASURED) for name, kind in COLUMNS.items()])
+
+
+class StoreWarning(UserWarning):
+    """A file in the store was passed over."""
+
+
+class NotAResult(ValueError):
+    """A file is torn, or not one of ours, or of another format."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the metadata of a file says: all but the table."""
+
+    run: Run
+    seconds: float
+    engine: str
+    versions: dict[str, str]
+
+
+class Store:
+    """The results in a directory.
+
+    ```python
+    import tempfile
+    from gradline.study.methods import METHODS
+    from gradline.study.problems import PROBLEMS
+    from gradline.study.runs import Run
+    from gradline.study.store import Store
+
+    run = Run(problem=PROBLEMS["bcwd-logr"], method=METHODS["gols-i"], batch_size=10, seed=0, budget=100)
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store(directory)
+        assert store.missing([run]) == [run] and not store.keys()
+    ```
+
+    Args:
+        directory: of the study. The files are in its folder `runs`, which is made when something is saved.
+        report: where to say which files were passed over and why; by default as a `StoreWarning`.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, report: Report | None = None) -> None:
+        self.directory = Path(directory)
+        self.folder = self.directory / "runs"
+        self._report = report or _warn
+        self._reported: set[Path] = set()
+
+    def path(self, key: str) -> Path:
+        """Where the result with this key is, or would be."""
+        return self.folder / f"{key}.parquet"
+
+    def has(self, run: Run) -> bool:
+        """Whether the run's result is there and can be believed, as far as the file's own description goes."""
+        return self._header(self.path(run.key)) is not None
+
+    def missing(self, runs: Iterable[Run]) -> list[Run]:
+        """Those runs whose results are not there."""
+        return [run for run in runs if not self.has(run)]
+
+    def keys(self) -> list[str]:
+        """The keys of all results, in order."""
+        return [path.stem for path, _ in self.headers()]
+
+    def headers(self) -> Iterator[tuple[Path, Header]]:
+        """Every result's file and what its metadata says, in order of the keys."""
+        for path in sorted(self.folder.glob("*.parquet")):
+            header = self._header(path)
+            if header is not None:
+                yield path, header
+
+    def save(self, result: Result) -> Path:
+        """Write a result. A file in its place that was none of ours is kept beside it, as `.unreadable`."""
+        path = self.path(result.run.key)
+        if path.exists() and self._header(path) is None:
+            path.replace(path.with_suffix(".unreadable"))
+        table = _table(result)
+        with whole(path) as file:
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+        return path
+
+    def load(self, key: str) -> Result:
+        """Read a result. Raises `KeyError` if it is not there or cannot be believed."""
+        path = self.path(key)
+        try:
+            table, header = self.table(path), read_header(path)
+        except FileNotFoundError as error:
+            raise KeyError(f"{self.directory} has no result {key!r}") from error
+        except NotAResult as error:
+            raise KeyError(f"{path} cannot be believed: {error}") from error
+        columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
+        return Result(header.run, columns, header.seconds, header.engine, header.versions)
+
+    def table(self, path: Path) -> Any:
+        """The table of a result's file, every page of it checked. Raises `NotAResult`."""
+        try:
+            table = pq.read_table(path, schema=None, page_checksum_verification=True, memory_map=False)
+        except FileNotFoundError:
+            raise
+        except (OSError, pa.ArrowException) as error:
+            raise NotAResult(_first_line(error)) from error
+        if table.schema.names != SCHEMA.names:
+            raise NotAResult(f"its columns are {table.schema.names}")
+        return table
+
+    def _header(self, path: Path) -> Header | None:
+        try:
+            return read_header(path)
+        except FileNotFoundError:
+            return None
+        except NotAResult as error:
+            self.distrust(path, error)
+            return None
+
+    def distrust(self, path: Path, reason: object) -> None:
+        """Report, once, a file that counts as missing."""
+        if path not in self._reported:
+            self._reported.add(path)
+            self._report(f"{path} is not a result that can be believed ({reason}): it counts as missing")
+
+
+def read_header(path: Path) -> Header:
+    """What the metadata of a file says. Raises `FileNotFoundError` or `NotAResult`."""
+    try:
+        schema = pq.read_schema(path)
+    except FileNotFoundError:
+        raise
+    except (OSError, pa.ArrowException) as error:
+        raise NotAResult(_first_line(error)) from error
+    metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
+    if not metadata:
+        raise NotAResult("it was not written by gradline")
+    if metadata.get("gradline.format") != FORMAT:
+        raise NotAResult(f"its format is {metadata.get('gradline.format')}, this version reads {FORMAT}")
+    try:
+        run = Run.from_dict(json.loads(metadata["gradline.run"]))
+        header = Header(
+            run,
+            float(metadata["gradline.seconds"]),
+            metadata["gradline.engine"],
+            json.loads(metadata["gradline.versions"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
+        raise NotAResult(f"its configuration cannot be read: {_first_line(error)}") from error
+    if run.key != path.stem:
+        raise NotAResult(f"it holds the run {run.key}")
+    return header
+
+
+def _table(result: Result) -> Any:
+    columns = []
+    for name, kind in COLUMNS.items():
+        values = np.asarray(result.columns[name])
+        if name in MEASURED:
+            columns.append(pa.array(values.astype(kind), from_pandas=True))
+        elif kind is np.str_:
+            columns.append(pa.array(values.tolist(), pa.string()).dictionary_encode())
+        else:
+            columns.append(pa.array(values.astype(kind)))
+    metadata = {
+        "gradline.format": FORMAT,
+        "gradline.key": result.run.key,
+        "gradline.run": json.dumps(result.run.to_dict(), sort_keys=True),
+        "gradline.seconds": repr(float(result.seconds)),
+        "gradline.engine": result.engine,
+        "gradline.versions": json.dumps(result.versions, sort_keys=True),
+    }
+    return pa.table(columns, schema=SCHEMA.with_metadata(metadata))
+
+
+def _array(column: Any, kind: Any) -> Any:
+    if kind is np.str_:
+        return np.array(column.to_pylist(), dtype=np.str_)
+    values = column.to_numpy()
+    return values.astype(kind, copy=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, StoreWarning, stacklevel=3)
