@@ -1,0 +1,55 @@
+"""Members of a tar archive, taken out one by one.
+
+Only the named members are looked at, each must be an ordinary file of the published size, and each is written to the
+place we name (never to the one the archive names), checked, and only then renamed.
+"""
+
+from __future__ import annotations
+
+import os
+import tarfile
+import zlib
+from pathlib import Path
+from typing import IO
+
+from gradline.study.data.errors import DataError
+from gradline.study.data.files import Check, File, part_of
+
+
+def unpack(archive: Path, members: tuple[File, ...], directory: Path) -> None:
+    """Write the wanted members of an archive to their places in the directory; their names are their paths."""
+    wanted = {file.path: file for file in members}
+    try:
+        with tarfile.open(archive, mode="r|*") as tar:
+            for member in tar:
+                file = wanted.get(member.name.removeprefix("./"))
+                if file is None:
+                    continue
+                content = tar.extractfile(member) if member.isreg() else None
+                if content is None or member.size != file.size:
+                    raise DataError(f"{archive} is not as published: {member.name} is no file of {file.size:,} bytes")
+                _write(content, file, file.under(directory), archive)
+                del wanted[file.path]
+                if not wanted:
+                    return
+    except (tarfile.TarError, EOFError, zlib.error) as error:
+        raise DataError(f"{archive} cannot be read as a tar archive: {error}") from error
+    raise DataError(f"{archive} is not as published: it lacks {', '.join(wanted)}")
+
+
+def _write(content: IO[bytes], file: File, target: Path, archive: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = part_of(target)
+    check = Check(file)
+    try:
+        with part.open("wb") as stream:
+            while chunk := content.read(1 << 20):
+                check.update(chunk)
+                stream.write(chunk)
+            stream.flush()
+            os.fsync(stream.fileno())
+        if difference := check.difference():
+            raise DataError(f"{archive} is not as published: {file.path}: {difference}")
+        part.replace(target)
+    finally:
+        part.unlink(missing_ok=True)
