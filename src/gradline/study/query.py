@@ -80,15 +80,17 @@ def summary(
     | stop.SIGN_CHANGE, ... | searches that ended so |
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
-    rows = []
-    for result in _chosen(directory, chosen, report):
-        rows.append(_configuration(result.run) | summary_row(result, stalled_after=stalled_after))
+    rows = [
+        _configuration(result.run) | summary_row(result, stalled_after=stalled_after)
+        for result in _chosen(directory, chosen, report)
+    ]
     if not rows:
         return pd.DataFrame(columns=[*_CONFIGURATION, "iterations", "evaluations"])
     frame = _typed(pd.DataFrame(rows))
-    stops = sorted(name for name in frame if name.startswith("stop."))
+    names = [str(name) for name in frame]
+    stops = sorted(name for name in names if name.startswith("stop."))
     frame[stops] = frame[stops].fillna(0).astype("int64")
-    return frame[[name for name in frame if name not in stops] + stops]
+    return frame[[name for name in names if name not in stops] + stops]
 
 
 def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, Any]:

@@ -46,7 +46,7 @@ class StoreWarning(UserWarning):
     """A file in the store was passed over."""
 
 
-class NotAResult(ValueError):
+class ResultError(ValueError):
     """A file is torn, or not one of ours, or of another format."""
 
 
@@ -127,21 +127,21 @@ class Store:
             table, header = self.table(path), read_header(path)
         except FileNotFoundError as error:
             raise KeyError(f"{self.directory} has no result {key!r}") from error
-        except NotAResult as error:
+        except ResultError as error:
             raise KeyError(f"{path} cannot be believed: {error}") from error
         columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
         return Result(header.run, columns, header.seconds, header.engine, header.versions)
 
     def table(self, path: Path) -> Any:
-        """The table of a result's file, every page of it checked. Raises `NotAResult`."""
+        """The table of a result's file, every page of it checked. Raises `ResultError`."""
         try:
             table = pq.read_table(path, schema=None, page_checksum_verification=True, memory_map=False)
         except FileNotFoundError:
             raise
         except (OSError, pa.ArrowException) as error:
-            raise NotAResult(_first_line(error)) from error
+            raise ResultError(_first_line(error)) from error
         if table.schema.names != SCHEMA.names:
-            raise NotAResult(f"its columns are {table.schema.names}")
+            raise ResultError(f"its columns are {table.schema.names}")
         return table
 
     def _header(self, path: Path) -> Header | None:
@@ -149,7 +149,7 @@ class Store:
             return read_header(path)
         except FileNotFoundError:
             return None
-        except NotAResult as error:
+        except ResultError as error:
             self.distrust(path, error)
             return None
 
@@ -161,18 +161,18 @@ class Store:
 
 
 def read_header(path: Path) -> Header:
-    """What the metadata of a file says. Raises `FileNotFoundError` or `NotAResult`."""
+    """What the metadata of a file says. Raises `FileNotFoundError` or `ResultError`."""
     try:
         schema = pq.read_schema(path)
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
-        raise NotAResult(_first_line(error)) from error
+        raise ResultError(_first_line(error)) from error
     metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
     if not metadata:
-        raise NotAResult("it was not written by gradline")
+        raise ResultError("it was not written by gradline")
     if metadata.get("gradline.format") != FORMAT:
-        raise NotAResult(f"its format is {metadata.get('gradline.format')}, this version reads {FORMAT}")
+        raise ResultError(f"its format is {metadata.get('gradline.format')}, this version reads {FORMAT}")
     try:
         run = Run.from_dict(json.loads(metadata["gradline.run"]))
         header = Header(
@@ -182,9 +182,9 @@ def read_header(path: Path) -> Header:
             json.loads(metadata["gradline.versions"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
-        raise NotAResult(f"its configuration cannot be read: {_first_line(error)}") from error
+        raise ResultError(f"its configuration cannot be read: {_first_line(error)}") from error
     if run.key != path.stem:
-        raise NotAResult(f"it holds the run {run.key}")
+        raise ResultError(f"it holds the run {run.key}")
     return header
 
 

@@ -29,7 +29,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from gradline import searches
 from gradline.study.methods import METHODS, Method, find_search
@@ -214,7 +214,7 @@ class _Reader:
         fields = {field.name for field in dataclasses.fields(kind) if field.init}
         _refuse_unknown(self.toml, (*place, "options"), options, fields, f"option of {kind.__name__}", plural="options")
         try:
-            search = dataclasses.replace(base.search, **options) if base is not None else kind(**options)  # type: ignore[type-var]
+            search: Any = dataclasses.replace(cast(Any, base.search), **options) if base else kind(**options)
         except (TypeError, ValueError) as error:
             raise self._within((*place, "options"), options, error) from None
         return Method(table["name"], search)

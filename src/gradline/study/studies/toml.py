@@ -20,12 +20,12 @@ class StudyError(ValueError):
 
 
 class Toml:
-    """The values of a TOML file, and the line of each.
+    r"""The values of a TOML file, and the line of each.
 
     ```python
     from gradline.study.studies.toml import Toml
 
-    toml = Toml("mine.toml", 'seeds = 3\\n[[method]]\\nname = "eager"\\nsearch = "GolsI"\\n')
+    toml = Toml("mine.toml", 'seeds = 3\n[[method]]\nname = "eager"\nsearch = "GolsI"\n')
     assert toml.values["seeds"] == 3 and toml.line(("method", 0, "search")) == 4
     ```
     """
