@@ -37,6 +37,14 @@ class Problem:
         loss.backward()
         return loss
 
+    def losses(self):
+        """Dynamic sampling, for optimizers that need the loss of each sample."""
+        return self.losses_of(self.draw())
+
+    def losses_of(self, chosen):
+        outputs, targets = self.model(self.inputs[chosen]), self.targets[chosen]
+        return nn.functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(dim=1)
+
     def full(self):
         """All the data at each call."""
         self.optimizer.zero_grad()

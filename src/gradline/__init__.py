@@ -11,13 +11,13 @@ from gradline import searches as searches
 from gradline.function import solve
 
 if TYPE_CHECKING:
-    from gradline.torch import GOLSI, LineSearchOptimizer, batches
+    from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches
 
 __version__ = version("gradline")
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "batches", "solve"]
+__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "solve"]
 
-_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "batches"}
+_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches"}
 
 
 def __getattr__(name: str) -> Any:

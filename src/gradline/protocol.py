@@ -113,7 +113,7 @@ class Stop(Enum):
     BELIEVED_UPHILL = "the slope at the start is believed to be uphill after all: a small step was taken"
     NON_FINITE = "the search ended at a point that is not finite: nothing was changed"
     UPHILL = "the direction does not point downhill: nothing was changed"
-    NON_FINITE_ORIGIN = "the slope at the start is not finite: nothing was changed"
+    NON_FINITE_ORIGIN = "what was seen at the start is not finite: nothing was changed"
     SLOPE_VANISHED = "the slope at the origin vanished, altogether or beside its noise: nothing was changed"
     SURROGATE_LOST = "rounding left nothing of the surrogate: nothing was changed"
     ZERO_DIRECTION = "the direction has length zero: nothing was changed"

@@ -11,7 +11,7 @@ from helpers import Problem, equal, linear, problem_with
 from torch import nn
 
 import gradline
-from gradline.protocol import Moments, Origin, Pending, Slope, Stop, Value
+from gradline.protocol import Origin, Pending, Slope, Stop, Value
 from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
 
 SLOPE_SEARCHES = [GolsI(), GolsB(max_probes=60), GolsBack(), GolsMax(), Fixed(2.0)]
@@ -204,26 +204,24 @@ def test_value_searches_do_not_reuse_gradients_unless_told():
             "proportional to its learning rate.*Rprop",
         ),
         (lambda p: gradline.GOLSI(p, direction=torch.optim.Adafactor), TypeError, "proportional.*Adafactor"),
+        (
+            lambda p: gradline.LineSearchOptimizer(p, GolsI(), diagonal=True),
+            ValueError,
+            "diagonal must not be given .*GolsI looks at none.*True",
+        ),
+        (
+            lambda p: gradline.LineSearchOptimizer(p, GolsI(), allow_batch_norm=True),
+            ValueError,
+            "allow_batch_norm must not be given",
+        ),
+        (lambda p: gradline.PrLS(p, lr=0.1), ValueError, "lr must not be given"),
+        (lambda p: gradline.PrLS(p, growth=0.5), ValueError, "growth must be at least 1"),
         (lambda p: gradline.GOLSI([nn.Parameter(torch.zeros(2, dtype=torch.complex64))]), TypeError, "must be real"),
     ],
 )
 def test_bad_arguments(make, error, sentence):
     with pytest.raises(error, match=sentence):
         make(list(linear(3).parameters()))
-
-
-def test_a_search_that_needs_variances_is_refused():
-    class Statistician:
-        observes = Moments
-
-        def start(self):
-            return None
-
-        def search(self, origin, memory):
-            yield 1.0
-
-    with pytest.raises(TypeError, match=r"slopes or values .*Statistician looks at Moments"):
-        gradline.LineSearchOptimizer(linear(2).parameters(), Statistician())
 
 
 def test_a_refused_group_is_not_added():

@@ -1,6 +1,7 @@
 """gradline for PyTorch: optimizers whose steps a line search finds, and mini-batches to feed them. Needs torch."""
 
 from gradline.torch import batches
-from gradline.torch.optimizer import GOLSI, LineSearchOptimizer
+from gradline.torch.constructors import GOLSI, PrLS
+from gradline.torch.optimizer import LineSearchOptimizer
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "batches"]
+__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches"]

@@ -21,6 +21,16 @@ def check_arguments(params: Any, search: Any, direction: Any) -> None:
         )
 
 
+def check_no_variances(search: Any, **options: bool) -> None:
+    """Options that tell how variances are found are not given to a search that looks at none."""
+    for name, value in options.items():
+        if value:
+            raise ValueError(
+                f"{name} must not be given (it tells how variances are found, and {type(search).__name__} looks at "
+                f"none), got {value!r}"
+            )
+
+
 def check_options(options: dict[str, Any]) -> None:
     """No learning rate, neither for the optimizer nor for one of its groups."""
     if "lr" in options:

@@ -103,21 +103,25 @@ class Batches(Iterator[Any]):
     def closure(self, optimizer: Optimizer, loss: Callable[..., Tensor]) -> Callable[[], Tensor]:
         """The ordinary torch closure: clear gradients, draw a batch, compute its loss, go backward, return it.
 
+        For an optimizer that needs per-sample losses (PrLS) it does not go backward: the optimizer does.
         In static mode each step of the optimizer has its own batch; a step that fails keeps it for the next try.
 
         Args:
             optimizer: the optimizer whose `step` will be given the closure.
-            loss: called with the parts of a batch (a dict or a single tensor: with the batch itself).
+            loss: called with the parts of a batch (a dict or a single tensor: with the batch itself). It returns the
+                batch's loss; for PrLS the losses of its samples (`reduction="none"`).
         """
         if self._keep and optimizer not in self._hooked:
             optimizer.register_step_post_hook(self._end_step)
             self._hooked.add(optimizer)
+        per_sample = getattr(optimizer, "per_sample", False)
 
         def closure() -> Tensor:
             optimizer.zero_grad()
             batch = self.draw()
             value = loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
-            value.backward()  # type: ignore[no-untyped-call]
+            if not per_sample:
+                value.backward()  # type: ignore[no-untyped-call]
             return value
 
         return closure

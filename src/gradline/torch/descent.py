@@ -19,25 +19,58 @@ from typing import Any, NamedTuple, TypeAlias, cast
 import torch
 from torch import Tensor
 
-from gradline.protocol import Origin, Outcome, Pending, Record, Search, Slope, Stop, Value, candidates, observes
+from gradline.protocol import (
+    Moments,
+    Origin,
+    Outcome,
+    Pending,
+    Record,
+    Search,
+    Slope,
+    Stop,
+    Value,
+    candidates,
+    observes,
+    observes_at_probes,
+)
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.line import Gradients, Line, measure
+from gradline.torch.moments.evaluated import Evaluated
+from gradline.torch.moments.statistics import mean_and_variance
+from gradline.torch.per_sample import PerSample
 
 Closure: TypeAlias = Callable[[], Any]
 
 
 class Evaluation(NamedTuple):
-    """What one evaluation showed. The value is seen only where the search compares values."""
+    """What one evaluation showed: the value only where the search compares values, and samples where it needs them."""
 
     gradients: Gradients
     norm: float
     slope: float
     value: float | None
     loss: Any
+    value_var: float = 0.0
+    samples: Evaluated | None = None
 
-    def seen(self, slope: float) -> Slope:
-        """What a search is told, with the slope along its own direction."""
-        return Slope(slope) if self.value is None else Value(slope, self.value)
+    def seen(self, slope: float, slope_var: float | None = None) -> Slope:
+        """What a search is told, with the slope along its own direction and that slope's variance."""
+        if self.value is None:
+            return Slope(slope)
+        return Value(slope, self.value) if slope_var is None else Moments(slope, self.value, self.value_var, slope_var)
+
+    @property
+    def finite(self) -> bool:
+        """Whether gradient, value and the value's variance are finite."""
+        return math.isfinite(self.norm) and math.isfinite(self.value or 0.0) and math.isfinite(self.value_var)
+
+    def kept(self) -> Evaluation:
+        """The same for later, when other evaluations have been made."""
+        if self.samples is None:
+            return self._replace(gradients=self.gradients.cloned())
+        self.samples.keep()
+        self.gradients.release()
+        return self
 
 
 class Mark(NamedTuple):
@@ -49,7 +82,10 @@ class Mark(NamedTuple):
 
 
 class Descent:
-    """The state of training by line searches. `collect` finds the gradients there are."""
+    """The state of training by line searches.
+
+    `collect` finds the gradients there are; `per_sample` makes them from per-sample losses, where variances are needed.
+    """
 
     def __init__(
         self,
@@ -58,11 +94,13 @@ class Descent:
         collect: Callable[[], Gradients],
         *,
         reuse_gradient: bool,
+        per_sample: PerSample | None = None,
     ) -> None:
         self.search = search
         self.direction = direction
         self.collect = collect
         self.reuse_gradient = reuse_gradient
+        self.per_sample = per_sample
         self.evaluations = 0
         self.iterations = 0
         self.last: Record[Any, Any] | None = None
@@ -144,11 +182,14 @@ class Descent:
             self.line = Line(gradients.parameters)
         self.line.away = False
         slope, length = -norm, norm
-        if math.isfinite(norm):
+        if at_origin.finite:
+            if at_origin.samples is not None and isinstance(self.direction, Update):
+                at_origin.samples.keep()  # a base optimizer moves the parameters, and they are put back
             slope, length = self.direction.aim(self.line, gradients, norm)
             self.line.aimed = True
-        origin = Origin(at_origin.seen(slope), length)
-        if not (origin.at_zero.finite and math.isfinite(length)):
+        variance = self._variance(at_origin)
+        origin = Origin(at_origin.seen(slope, variance), length)
+        if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
         elif length == 0.0:
             outcome = Outcome(0.0, None, Stop.ZERO_DIRECTION, self.memory)
@@ -161,10 +202,19 @@ class Descent:
         self._nothing = Record(self.search, origin, self.memory, outcome, [])
         return at_origin.loss
 
+    def _variance(self, at_origin: Evaluation) -> float | None:
+        """The variance of the slope along the direction just aimed; infinite where nothing was."""
+        if self.per_sample is None or at_origin.samples is None:
+            return None
+        if not at_origin.finite:
+            return math.inf
+        steepest = isinstance(self.direction, SteepestDescent)
+        return self.per_sample.variance(at_origin.samples, cast(Line, self.line), steepest=steepest)
+
     def _tell(self, evaluation: Evaluation) -> Any:
         """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""
         pending = cast("Pending[Any, Any]", self.pending)
-        pending.tell(evaluation.seen(evaluation.slope))
+        pending.tell(evaluation.seen(evaluation.slope, self._variance_of_probe(evaluation)))
         probe = len(pending.transcript) - 1
         outcome = pending.outcome
         if outcome is None:
@@ -173,8 +223,7 @@ class Descent:
             self._give_up(pending)
         else:
             if outcome.probe != probe:
-                for parameter in evaluation.gradients.parameters:
-                    parameter.grad = None
+                evaluation.gradients.release()
                 evaluation = self.kept[outcome.probe]
                 cast(Line, self.line).go(outcome.step)
                 for parameter, gradient in zip(*evaluation.gradients, strict=True):
@@ -197,7 +246,9 @@ class Descent:
         cast(Line, self.line).home()
         self._finish(pending.record)
         if pending.record.stop is Stop.NON_FINITE and self.reuse_gradient:
-            self.pending = Pending(self.search, pending.origin, self.memory)
+            again = Pending(self.search, pending.origin, self.memory)
+            if again.outcome is None:  # with the new memory there may be nothing to search from here
+                self.pending = again
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:
         """Keep the gradients of probes that may yet be accepted, and only these. The last one is there anyway."""
@@ -205,7 +256,13 @@ class Descent:
             wanted = candidates(self.search, cast("Pending[Any, Any]", self.pending).transcript)
             self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
             if probe in wanted:
-                self.kept[probe] = evaluation._replace(gradients=evaluation.gradients.cloned())
+                self.kept[probe] = evaluation.kept()
+
+    def _variance_of_probe(self, evaluation: Evaluation) -> float | None:
+        if self.per_sample is None or evaluation.samples is None or observes_at_probes(self.search) is not Moments:
+            return None
+        line = cast(Line, self.line)
+        return self.per_sample.variance(evaluation.samples, line) if evaluation.finite else math.inf
 
     def _evaluate(self, closure: Closure, line: Line | None) -> Evaluation:
         self.evaluations += 1
@@ -215,13 +272,20 @@ class Descent:
 
     def _look(self, loss: Any, line: Line | None) -> Evaluation:
         """What the gradients show, along a line if there is one; and the loss, where values count."""
+        samples = None
+        scalars: tuple[Tensor, ...] = ()
+        if self.per_sample is not None:
+            samples = self.per_sample.evaluate(loss)
+            scalars = loss, _ = mean_and_variance(samples.losses)
+        elif observes(self.search) is not Slope:
+            scalars = (self._scalar(loss),)
         gradients = self.collect()
-        scalars = [self._scalar(loss)] if observes(self.search) is not Slope else []
         if line is None:
             norm, slope, values = measure(gradients.tensors, [], *scalars)
         else:
             norm, slope, values = line.measure(gradients, *scalars)
-        return Evaluation(gradients, norm, slope, values[0] if values else None, loss)
+        value, value_var = (*values, 0.0, 0.0)[:2]
+        return Evaluation(gradients, norm, slope, value if values else None, loss, value_var, samples)
 
     def _scalar(self, loss: Any) -> Tensor:
         if isinstance(loss, Tensor) and loss.numel() == 1:

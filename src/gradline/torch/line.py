@@ -36,6 +36,11 @@ class Gradients(NamedTuple):
         """A copy that later evaluations do not overwrite."""
         return Gradients(self.parameters, [gradient.clone() for gradient in self.tensors])
 
+    def release(self) -> None:
+        """Leave no parameter with one of these as its `.grad`, so that nobody writes to them."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
 
 class Line:
     """Some parameters, the direction they move along, and a copy of where they started (valid while `away`).
@@ -92,6 +97,13 @@ class Line:
         """Whether it is these parameters that move (by identity: tensors have no plain equality)."""
         return list(map(id, parameters)) == list(map(id, self.parameters))
 
+    def directions_of(self, parameters: list[Tensor]) -> list[Tensor]:
+        """The parts of the direction that belong to some parameters; zeros for those that do not move."""
+        if self.moves(parameters):
+            return self.directions
+        parts = dict(zip(map(id, self.parameters), self.directions, strict=True))
+        return [parts[id(p)] if id(p) in parts else torch.zeros_like(p) for p in parameters]
+
     def others(self, parameters: Iterable[Tensor]) -> list[Tensor]:
         """Those of some parameters that do not move."""
         moving = set(map(id, self.parameters))
@@ -102,15 +114,12 @@ class Line:
 
         A parameter that does not move adds nothing to the slope.
         """
-        if not self.moves(gradients.parameters):
-            parts = dict(zip(map(id, self.parameters), self.directions, strict=True))
-            along = [parts[id(p)] if id(p) in parts else torch.zeros_like(p) for p in gradients.parameters]
-            return measure(gradients.tensors, along, *more)
-        if self._pair and not more:
+        along = self.directions_of(gradients.parameters)
+        if self._pair and not more and along is self.directions:
             norm, slope = self._pair.measure(gradients.tensors)
             if 0.0 < norm < math.inf:
                 return norm, slope, []
-        return measure(gradients.tensors, self.directions, *more)
+        return measure(gradients.tensors, along, *more)
 
 
 class _Pair:

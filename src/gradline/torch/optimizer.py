@@ -1,4 +1,4 @@
-"""`LineSearchOptimizer`, a `torch.optim.Optimizer` whose steps a line search finds, and its one-line constructors."""
+"""`LineSearchOptimizer`, a `torch.optim.Optimizer` whose steps a line search finds."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gradline.protocol import Record, Search, Slope, Stop, Value, observes
-from gradline.searches import GolsI
-from gradline.torch._arguments import check_arguments, check_options
+from gradline.protocol import Moments, Record, Search, Slope, Stop, Value, observes
+from gradline.torch._arguments import check_arguments, check_no_variances, check_options
 from gradline.torch.descent import Closure, Descent, Evaluation
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update, own_attributes
 from gradline.torch.line import Gradients, Line
+from gradline.torch.per_sample import PerSample
 from gradline.torch.saving import Saved, pack, unpack
 
-__all__ = ["GOLSI", "LineSearchOptimizer"]
+__all__ = ["LineSearchOptimizer"]
 
 ORIGIN, DIRECTION, KEPT = "line_origin", "line_direction", "line_gradient_"
 SEARCH = "line_search"
@@ -52,16 +52,21 @@ class LineSearchOptimizer(Optimizer):
 
     Given the same batches, both ways take the same steps.
 
+    **Searches that look at variances** (`Moments`, as `Prls` does) need a closure, which returns the vector of
+    per-sample losses and does not call `backward()`: see [`PrLS`][gradline.PrLS].
+
     Args:
         params: parameters, named parameters or parameter groups, as for any torch optimizer. All groups move together,
             by one step. Groups take the options of the direction's optimizer, but no `lr`: the search finds it, and
             `group["lr"]` shows the last step.
-        search: any search that looks at slopes or values, for example `gradline.searches.GolsI()`.
+        search: any search, for example `gradline.searches.GolsI()`.
         direction: the class of a torch optimizer, or a `functools.partial` of it: its own update becomes the direction,
             and the step found is its learning rate. It is built over the same groups. `None`: steepest descent.
         reuse_gradient: begin the next search from the accepted probe's gradient, which is already computed. `False`
             evaluates it anew at the start of each step, so that with static mini-batches the start belongs to the same
-            batch as the probes. `None`: `True` for gradient-only searches, `False` for those that compare values.
+            batch as the probes. `None`: `False` for searches that compare values as they are, `True` for others.
+        diagonal: for searches that look at variances: see [`PrLS`][gradline.PrLS].
+        allow_batch_norm: for searches that look at variances: see [`PrLS`][gradline.PrLS].
     """
 
     # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
@@ -74,13 +79,13 @@ class LineSearchOptimizer(Optimizer):
         *,
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
+        diagonal: bool = False,
+        allow_batch_norm: bool = False,
     ) -> None:
         check_arguments(params, search, direction)
-        if not issubclass(Value, observes(search)):
-            raise TypeError(
-                f"search must look at slopes or values (an ordinary closure shows no more), but "
-                f"{type(search).__name__} looks at {observes(search).__name__}"
-            )
+        per_sample = PerSample(self._parameters, diagonal, allow_batch_norm) if observes(search) is Moments else None
+        if per_sample is None:
+            check_no_variances(search, diagonal=diagonal, allow_batch_norm=allow_batch_norm)
         if not isinstance(params, Tensor):
             params = list(params)
             for group in params:
@@ -89,8 +94,8 @@ class LineSearchOptimizer(Optimizer):
         base = None if direction is None else direction(params, lr=1.0)
         way = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
-            reuse_gradient = observes(search) is Slope
-        self._descent = Descent(search, way, self._gradients, reuse_gradient=reuse_gradient)
+            reuse_gradient = observes(search) is not Value
+        self._descent = Descent(search, way, self._gradients, reuse_gradient=reuse_gradient, per_sample=per_sample)
         self._evaluating = False
         super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
         if base is not None:  # one set of groups and one state, whoever changes them
@@ -108,6 +113,11 @@ class LineSearchOptimizer(Optimizer):
     def search(self) -> Search[Any, Any]:
         """The search that finds the steps."""
         return self._descent.search
+
+    @property
+    def per_sample(self) -> bool:
+        """Whether closures return the losses of all samples, and leave `backward()` to the optimizer."""
+        return self._descent.per_sample is not None
 
     @property
     def evaluations(self) -> int:
@@ -133,10 +143,11 @@ class LineSearchOptimizer(Optimizer):
         looks at slopes does not look at the loss: a NaN loss whose gradients are finite goes unseen.
 
         Args:
-            closure: clears the gradients, computes the loss of a batch, calls `backward()` on it and returns it.
+            closure: clears the gradients, computes the loss of a batch, calls `backward()` on it and returns it. For
+                searches that look at variances it computes and returns the losses of all samples, and that is all.
 
         Returns:
-            The loss of the accepted probe; `None` without a closure.
+            The loss of the accepted probe (the mean of its samples' losses); `None` without a closure.
         """
         if self._evaluating:
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
@@ -323,47 +334,6 @@ class LineSearchOptimizer(Optimizer):
                 "on parameters that require gradients"
             )
         return Gradients(parameters, tensors)
-
-
-class GOLSI(LineSearchOptimizer):
-    """GOLS-I, the paper's gradient-only line search, in one line.
-
-    ```python
-    import torch, gradline
-
-    torch.manual_seed(0)
-    inputs = torch.randn(256, 5)
-    targets = inputs.sum(dim=1, keepdim=True).sin()
-    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    optimizer = gradline.GOLSI(model.parameters())
-
-    for _ in range(300):
-        batch = torch.randint(256, (64,))
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
-        loss.backward()
-        optimizer.step()
-
-    assert loss < 0.1
-    ```
-
-    Args:
-        params: parameters or parameter groups.
-        direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
-        reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]. None needs to be changed.
-    """
-
-    def __init__(
-        self,
-        params: Any,
-        *,
-        direction: DirectionFactory | None = None,
-        reuse_gradient: bool | None = None,
-        **options: Any,
-    ) -> None:
-        check_options(options)
-        super().__init__(params, GolsI(**options), direction=direction, reuse_gradient=reuse_gradient)
 
 
 class _EvalMode:

@@ -59,6 +59,14 @@ class Evaluated:
             if name is not None:
                 raise mixed(name)
 
+    @property
+    def undisturbed(self) -> bool:
+        """Whether the parameters' `.grad` is the gradient of the mean and nothing else: not clipped, not added to."""
+        return all(
+            known is not None or parameter.grad is None
+            for known, parameter in zip(self._known(), self.parameters, strict=True)
+        )
+
     def backward(self, *, variances: bool = False) -> None:
         """Add the gradient of the mean to the parameters' `.grad`, by an ordinary backward pass.
 

@@ -1,0 +1,113 @@
+"""The paper's two searches as optimizers, in one line each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradline.searches import GolsI, Prls
+from gradline.torch._arguments import check_options
+from gradline.torch.direction import DirectionFactory
+from gradline.torch.optimizer import LineSearchOptimizer
+
+__all__ = ["GOLSI", "PrLS"]
+
+
+class GOLSI(LineSearchOptimizer):
+    """GOLS-I, the paper's gradient-only line search, in one line.
+
+    ```python
+    import torch, gradline
+
+    torch.manual_seed(0)
+    inputs = torch.randn(256, 5)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = gradline.GOLSI(model.parameters())
+
+    for _ in range(300):
+        batch = torch.randint(256, (64,))
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
+        loss.backward()
+        optimizer.step()
+
+    assert loss < 0.1
+    ```
+
+    Args:
+        params: parameters or parameter groups.
+        direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
+        reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]. None needs to be changed.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        *,
+        direction: DirectionFactory | None = None,
+        reuse_gradient: bool | None = None,
+        **options: Any,
+    ) -> None:
+        check_options(options)
+        super().__init__(params, GolsI(**options), direction=direction, reuse_gradient=reuse_gradient)
+
+
+class PrLS(LineSearchOptimizer):
+    """PrLS, the probabilistic line search (Mahsereci and Hennig 2017), in one line.
+
+    It looks at values and slopes *and how sure they are*: their variances over the samples of the mini-batch. So the
+    closure returns the losses of all samples, a vector, and leaves the backward pass to the optimizer:
+
+    ```python
+    import torch, gradline
+
+    torch.manual_seed(0)
+    inputs = torch.randn(256, 5)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = gradline.PrLS(model.parameters())
+
+    def closure():
+        batch = torch.randint(256, (64,))  # a new batch for each evaluation
+        return (model(inputs[batch]) - targets[batch]).square().sum(dim=1)  # 64 losses
+
+    for _ in range(200):
+        loss = optimizer.step(closure)  # the mean loss at the accepted step
+
+    assert loss < 0.1
+    ```
+
+    Where a search accepts an earlier one of its probes, parameters and gradient are that probe's. How variances are
+    found, and what they cost, is told in [`gradline.torch.moments`][gradline.torch.moments].
+
+    Args:
+        params: parameters or parameter groups.
+        direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
+        reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        diagonal: take the slope's variance as Σ d_i² var g_i, as if the components of the gradient were independent.
+            The paper had it so; it costs more. `False`: the exact one, from the slopes of all samples.
+        allow_batch_norm: do not refuse losses whose samples BatchNorm (in training mode) mixes. Their variances are
+            then a guess.
+        options: settings of [`gradline.searches.Prls`][gradline.searches.Prls].
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        *,
+        direction: DirectionFactory | None = None,
+        reuse_gradient: bool | None = None,
+        diagonal: bool = False,
+        allow_batch_norm: bool = False,
+        **options: Any,
+    ) -> None:
+        check_options(options)
+        super().__init__(
+            params,
+            Prls(**options),
+            direction=direction,
+            reuse_gradient=reuse_gradient,
+            diagonal=diagonal,
+            allow_batch_norm=allow_batch_norm,
+        )
