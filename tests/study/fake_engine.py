@@ -1,7 +1,8 @@
 """A small deterministic engine: what it computes is a function of the run's key alone, so any resume can be checked.
 
 What it should suffer is in its environment: GRADLINE_FAKE_PACE (seconds of a round), GRADLINE_FAKE_KILL (a file; the
-engine kills its process once for each line of it, at its second round), GRADLINE_FAKE_RAISE (a seed that raises).
+engine kills its process once for each letter of it, at its second round), GRADLINE_FAKE_RAISE (a seed that raises),
+GRADLINE_FAKE_LOG (a file for the keys of finished runs).
 """
 
 import hashlib
@@ -91,7 +92,10 @@ class FakeEngine:
             if self.counts[name] >= run.budget:
                 rows = self.rows.pop(name)
                 self.gone += self.counts.pop(name)
-                columns = {column: np.array([row[column] for row in rows], dtype=kind) for column, kind in COLUMNS.items()}
+                columns = {
+                    column: np.array([row[column] for row in rows], dtype=kind) for column, kind in COLUMNS.items()
+                }
+                log(name)
                 self.done.append(Result(run, columns, 0.5, "fake"))
 
     def finished(self):
@@ -106,8 +110,14 @@ class FakeEngine:
         }
 
 
+def log(name):
+    if place := os.environ.get("GRADLINE_FAKE_LOG"):
+        with Path(place).open("a", encoding="utf-8") as file:
+            file.write(f"{name}\n")
+
+
 def kill_if_told():
-    """Die if the file has a line, and take the line away before."""
+    """Die if the file has a letter, and take the letter away before."""
     place = os.environ.get("GRADLINE_FAKE_KILL")
     if place and (lines := Path(place).read_text(encoding="utf-8")):
         Path(place).write_text(lines[1:], encoding="utf-8")

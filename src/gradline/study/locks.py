@@ -15,6 +15,25 @@ from types import TracebackType
 import filelock
 
 
+def is_free(directory: Path, key: str) -> bool:
+    """Whether nobody holds the lock of a run at this moment."""
+    path = Path(directory) / "locks" / f"{key}.lock"
+    if not path.exists():
+        return True
+    try:
+        with filelock.FileLock(path, timeout=0):
+            return True
+    except filelock.Timeout:
+        return False
+
+
+def forget(directory: Path, keys: Iterable[str]) -> None:
+    """Remove the locks of runs whose results are stored."""
+    for key in keys:
+        with suppress(OSError):
+            (Path(directory) / "locks" / f"{key}.lock").unlink(missing_ok=True)
+
+
 class Locks:
     """The locks that one worker holds. Leaving the context lets go of all."""
 

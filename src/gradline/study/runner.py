@@ -17,7 +17,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,7 +31,7 @@ from gradline.study.checkpoints import Checkpoints
 from gradline.study.executors import check_backend, died, open_executor
 from gradline.study.files import sweep
 from gradline.study.grouping import groups
-from gradline.study.locks import Locks
+from gradline.study.locks import forget, is_free
 from gradline.study.progress import Meter, Observer, Silent, Snapshot
 from gradline.study.runs import Run
 from gradline.study.store import Store
@@ -148,6 +148,7 @@ class _Runner:
         self.flight: dict[Future[Report], Task] = {}
         self.deaths: dict[str, tuple[int, int]] = {}  # of a task: how many, and evaluations at the last one
         self.elsewhere: dict[str, Run] = {}
+        self.made_elsewhere: set[str] = set()
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
 
@@ -163,15 +164,14 @@ class _Runner:
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
-        self.checkpoints.tidy({run.key for run in self.runs} - {failure.key for failure in self.failures})
-        for folder in ("checkpoints", "locks"):
-            with suppress(OSError):
-                (self.orders.directory / folder).rmdir()  # if empty
+        stored = {run.key for run in self.runs} - {failure.key for failure in self.failures}
+        self.checkpoints.tidy(stored)
+        forget(self.orders.directory, stored)
         return Summary(
             self.orders.directory,
             len(self.runs),
             self.before,
-            len(self.stored),
+            len(self.stored - self.made_elsewhere),
             tuple(self.failures),
             time.monotonic() - began,
         )
@@ -184,8 +184,10 @@ class _Runner:
 
     def submit(self, executor: Executor, runs: Sequence[Run]) -> None:
         """Group runs, those of a checkpoint together, and hand them out."""
-        rest = {run.key: run for run in runs}
-        for checkpoint in self.checkpoints.usable(runs, self.store):
+        free = [run for run in runs if is_free(self.orders.directory, run.key)]
+        rest = {run.key: run for run in free}
+        self.wait_for(run for run in runs if run.key not in rest)
+        for checkpoint in self.checkpoints.usable(free, self.store):
             unfinished = tuple(rest.pop(run.key) for run in checkpoint.runs if run.key in rest)
             self.say(f"taking up {_runs(len(unfinished))} from {checkpoint.path.name}")
             self.hand_out(executor, unfinished)
@@ -236,10 +238,14 @@ class _Runner:
             for text in report.messages:
                 self.say(text)
             self.note_stored(task)
-            busy = {run.key: run for run in task.runs if run.key in report.busy and run.key not in self.stored}
-            if busy and not self.elsewhere:
-                self.say(f"{_runs(len(busy))} are being made by another process: waiting for them")
-            self.elsewhere |= busy
+            self.wait_for(run for run in self.open(task) if run.key in report.busy)
+
+    def wait_for(self, runs: Iterable[Run]) -> None:
+        """Another process works on these."""
+        busy = {run.key: run for run in runs}
+        if busy and not self.elsewhere:
+            self.say(f"{_runs(len(busy))} being made by another process: waiting for the results")
+        self.elsewhere |= busy
 
     def note_stored(self, task: Task) -> None:
         """See which runs of a task have results."""
@@ -294,13 +300,14 @@ class _Runner:
     def ask_again(self, executor: Executor) -> None:
         """Runs of other processes: stored by now, still under way, or left by a process that died."""
         task = Task("elsewhere", tuple(self.elsewhere.values()))
+        already = set(self.stored)
         self.note_stored(task)
-        runs, self.elsewhere = self.open(task), {}
-        locks = Locks(self.orders.directory)
-        with locks:
-            free = locks.take(run.key for run in runs)
-        self.elsewhere = {run.key: run for run in runs if run.key not in free}
-        self.submit(executor, [run for run in runs if run.key in free])
+        self.made_elsewhere |= self.stored - already
+        self.elsewhere = {run.key: run for run in self.open(task)}
+        free = [run for key, run in self.elsewhere.items() if is_free(self.orders.directory, key)]
+        for run in free:
+            del self.elsewhere[run.key]
+        self.submit(executor, free)
 
     def snapshot(self) -> Snapshot:
         tasks = [task for future, task in self.flight.items() if not future.done()]
@@ -349,18 +356,7 @@ def _post(directory: Path) -> Iterator[Path]:
     """A folder for the messages of this runner; what runners that were killed left is removed."""
     posts = directory / "runners"
     posts.mkdir(parents=True, exist_ok=True)
-    alive = 0
-    for old in posts.glob("*.lock"):
-        lock = filelock.FileLock(old, timeout=0)
-        try:
-            with lock:
-                shutil.rmtree(old.with_suffix(""), ignore_errors=True)
-                old.unlink(missing_ok=True)
-        except filelock.Timeout:
-            alive += 1
-    if not alive:
-        for folder in ("runs", "checkpoints"):
-            sweep(directory / folder)
+    _clear_away(directory)
     name = uuid.uuid4().hex[:12]
     post = posts / name
     with filelock.FileLock(posts / f"{name}.lock"):
@@ -370,8 +366,26 @@ def _post(directory: Path) -> Iterator[Path]:
         finally:
             shutil.rmtree(post, ignore_errors=True)
             (posts / f"{name}.lock").unlink(missing_ok=True)
-    with suppress(OSError):
-        posts.rmdir()
+    _clear_away(directory)
+
+
+def _clear_away(directory: Path) -> None:
+    """Remove what killed runners left, and the folders that are empty."""
+    alive = False
+    for lock in (directory / "runners").glob("*.lock"):
+        try:
+            with filelock.FileLock(lock, timeout=0):
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink(missing_ok=True)
+        except filelock.Timeout:
+            alive = True
+    if alive:
+        return
+    for folder in ("runs", "checkpoints"):
+        sweep(directory / folder)
+    for folder in ("checkpoints", "locks", "runners"):
+        with suppress(OSError):
+            (directory / folder).rmdir()
 
 
 def _runs(count: int) -> str:
