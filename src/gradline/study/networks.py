@@ -181,7 +181,7 @@ def wrong(outputs: Tensor, targets: Tensor, units: int) -> Tensor:
 def angle_between(left: Tensor, right: Tensor) -> float:
     """The angle between two vectors in radians, small ones exactly too; NaN where one has no direction."""
     lengths = float(left.norm()), float(right.norm())
-    if not (0.0 < min(lengths) and max(lengths) < math.inf):
+    if not (min(lengths) > 0.0 and max(lengths) < math.inf):
         return math.nan
     left, right = left / lengths[0], right / lengths[1]
     return 2.0 * math.atan2(float((left - right).norm()), float((left + right).norm()))

@@ -90,6 +90,7 @@ def summary(
     names = [str(name) for name in frame]
     stops = sorted(name for name in names if name.startswith("stop."))
     frame[stops] = frame[stops].fillna(0).astype("int64")
+    frame = frame.sort_values(["problem", "batch_size", "method", "sampling", "seed"], ignore_index=True)
     return frame[[name for name in names if name not in stops] + stops]
 
 
