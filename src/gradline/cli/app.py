@@ -56,7 +56,8 @@ def run(arguments: list[str]) -> int:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     try:
-        code = app.main([text for text in arguments if text != "--debug"], "gradline", standalone_mode=False)
+        rest = [text for text in arguments if text != "--debug"]
+        code = app.main(rest, "gradline", standalone_mode=False, obj=arguments)
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # `gradline results out | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -67,7 +68,7 @@ def run(arguments: list[str]) -> int:
         where = error.ctx.command_path if error.ctx else "gradline"
         return _fail(f"{_sentence(error.format_message())} ({where} --help says what there is)", 2, debug=debug)
     except click.ClickException as error:
-        return _fail(error.format_message(), error.exit_code, debug=debug)
+        return _fail(error.format_message(), 2, debug=debug)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _fail(str(error) or type(error).__name__, 2, debug=debug)
     except Exception as error:

@@ -159,6 +159,7 @@ class _Runner:
         self.meter = Meter(missing, self.orders)
         if missing:
             with self.listening(), open_executor(self.backend, self.workers) as executor:
+                self.observer.update(self.snapshot())
                 self.submit(executor, missing)
                 self.loop(executor)
         if self.interrupted:
@@ -214,7 +215,8 @@ class _Runner:
                 self.orders.stop.touch()
                 for future in [future for future in self.flight if future.cancel()]:
                     del self.flight[future]
-            elif self.elsewhere and time.monotonic() - asked > ASK_AGAIN:
+                continue  # the last snapshot stays: what workers now lay down would be missing in a new one
+            if self.elsewhere and time.monotonic() - asked > ASK_AGAIN:
                 asked = time.monotonic()
                 self.ask_again(executor)
             self.observer.update(self.snapshot())
@@ -267,7 +269,7 @@ class _Runner:
             self.observer.error(f"{runs[0].key} failed: {failed.error}" if runs else failed.error)
             return
         self.observer.error(f"one of {_runs(len(task.runs))} failed, each is tried alone: {failed.error}")
-        self.checkpoints.of(task.runs).path.unlink(missing_ok=True)
+        self.checkpoints.drop(runs)
         for run in runs:
             self.hand_out(executor, (run,))
 
@@ -285,6 +287,7 @@ class _Runner:
             self.hand_out(executor, runs, (deaths, reached))
         elif len(runs) > 1:
             self.observer.error(f"{deaths} workers died over the same {_runs(len(runs))}: trying them in two halves")
+            self.checkpoints.drop(runs)
             middle = len(runs) // 2
             for half in (runs[:middle], runs[middle:]):
                 self.hand_out(executor, half, (deaths - 1, reached))
@@ -359,14 +362,12 @@ def _post(directory: Path) -> Iterator[Path]:
     _clear_away(directory)
     name = uuid.uuid4().hex[:12]
     post = posts / name
-    with filelock.FileLock(posts / f"{name}.lock"):
-        post.mkdir()
-        try:
+    try:
+        with filelock.FileLock(posts / f"{name}.lock"):
+            post.mkdir()
             yield post
-        finally:
-            shutil.rmtree(post, ignore_errors=True)
-            (posts / f"{name}.lock").unlink(missing_ok=True)
-    _clear_away(directory)
+    finally:
+        _clear_away(directory)  # what this one leaves, too
 
 
 def _clear_away(directory: Path) -> None:

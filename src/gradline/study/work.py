@@ -175,6 +175,8 @@ class _Work:
 
     def advance(self, checkpoint: Checkpoint, engine: Engine) -> bool:
         """Advance to the end, and say whether it was reached."""
+        if not checkpoint.path.exists():
+            self.checkpoints.write(checkpoint, None)
         begun = engine.evaluations
         now = time.monotonic()
         look, tell, save = now, now, now + self.orders.checkpoint_every
