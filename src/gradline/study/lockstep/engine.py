@@ -25,6 +25,8 @@ NAME = "lockstep"
 VERSION = 1
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
+ROUNDS = 8
+"""Evaluations of a row of a large network before it is the next one's turn, and the cache's contents change."""
 
 
 class Lockstep:
@@ -60,11 +62,15 @@ class Lockstep:
         return self._evaluations + sum(row.evaluations for group in self._groups for row in group.rows)
 
     def advance(self) -> None:
-        """One round: one evaluation for each run."""
+        """One round: one evaluation for each run, or some where the network is large."""
         with torch.inference_mode():
             for group in self._groups:
                 begin = time.perf_counter()
-                done = group.round()
+                done: list[Row] = []
+                for _ in range(ROUNDS if self._layers.large else 1):
+                    done += group.round()
+                    if not group.rows:
+                        break
                 if done:
                     self._measures.flush()
                 group.seconds += (time.perf_counter() - begin) / (len(group.rows) + len(done))
@@ -140,5 +146,7 @@ class Lockstep:
 
     def _capacity(self, size: int) -> int:
         """How many rows with batches of a size go together."""
+        if self._layers.large:
+            return 1
         numbers = 4 * self._layers.width + 2 * size * (sum(self._layers.sizes) + len(self._layers.sizes))
         return max(1, CACHE // (numbers * self._layers.train.element_size()))

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.protocol import Record
+from gradline.protocol import Origin, Outcome
 from gradline.study.lockstep.layers import Layers, Pass
 from gradline.study.lockstep.measures import Measures
 from gradline.study.lockstep.points import Points
@@ -96,8 +96,8 @@ class Group:
                     continue
                 pending: Any = row.pending
                 if outcome.probe is None:
-                    self._end(row, place, pending.record, self.points.x0[place])
-                    row.stay(pending.record)
+                    self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x0)
+                    row.stay(pending.origin, outcome.stop)
                     continue
                 if outcome.probe != len(pending.transcript) - 1:
                     if row.reuse and not row.spent:
@@ -110,7 +110,8 @@ class Group:
                 continue
             else:
                 pending = row.pending
-            self._end(row, place, pending.record, self.points.x[place])
+                outcome = pending.outcome
+            self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x)
             taken.append(place)
             if row.reuse and not row.over:
                 begin.append(number)
@@ -142,7 +143,7 @@ class Group:
             if nothing is None:
                 fresh.append(place)
             else:
-                self._end(row, place, nothing, self.points.x0[place])
+                self._end(row, place, *nothing, 0, self.points.x0)
         return fresh
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
@@ -161,13 +162,15 @@ class Group:
             found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
         return found
 
-    def _end(self, row: Row, place: int, record: Record[Any, Any], point: Tensor) -> None:
+    def _end(
+        self, row: Row, place: int, origin: Origin[Any], outcome: Outcome[Any], probes: int, accepted: Tensor
+    ) -> None:
         """Note the end of a search, before anything is taken: x0 and g0 are still those it began from."""
-        if row.end(record):
+        if row.end(origin, outcome, probes):
             angle = float("nan")
-            if row.run.angle and record.transcript:
+            if row.run.angle and probes:
                 angle = self._measures.angle(self.points.x0[place], self.points.g0[place])
-            self._measures.add(row.run, row.table, point, angle)
+            self._measures.add(row.run, row.table, accepted[place], angle)
 
     def _leave(self) -> list[Row]:
         done = [row for row in self.rows if row.over]

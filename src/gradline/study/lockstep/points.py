@@ -54,7 +54,7 @@ class Points:
             gradients = self._tensor[1, :, 0]
             products = torch.mv(gradients, gradients[1 - self._side])[:, None].tolist()
         else:
-            products = torch.linalg.vecdot(self._tensor[1], self.g).tolist()
+            products = torch.bmm(self._tensor[1].permute(1, 0, 2), self.g.unsqueeze(2))[:, :, 0].t().tolist()
         slopes, squares = products[self._side], products[1 - self._side]
         measured = [(-slope, square) for slope, square in zip(slopes, squares, strict=True)]
         if self.x.dtype != torch.float64:
@@ -74,10 +74,9 @@ class Points:
             self._side = 1 - self._side
             self._assign()
         elif rows:
-            chosen = torch.zeros(len(self), dtype=torch.bool)
-            chosen[list(rows)] = True
-            here, there = self._tensor[:, self._side], self._tensor[:, 1 - self._side]
-            torch.where(chosen[None, :, None], there, here, out=here)
+            chosen = torch.tensor(rows)
+            self.x0.index_copy_(0, chosen, self.x.index_select(0, chosen))
+            self.g0.index_copy_(0, chosen, self.g.index_select(0, chosen))
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all but these rows."""

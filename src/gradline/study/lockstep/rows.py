@@ -16,7 +16,6 @@ from gradline.protocol import (
     Origin,
     Outcome,
     Pending,
-    Record,
     Slope,
     Stop,
     Value,
@@ -125,7 +124,7 @@ class Row:
 
     def begin(
         self, square: float, value: float | None, value_var: float = 0.0, slope_var: float = 0.0
-    ) -> Record[Any, Any] | None:
+    ) -> tuple[Origin[Any], Outcome[Any]] | None:
         """Begin a search from an evaluation at the present point; if there is nothing to search, what came of it."""
         norm = math.sqrt(square) if square >= 0.0 else math.nan
         slope = -norm * norm
@@ -148,20 +147,20 @@ class Row:
                 return None
             outcome = pending.outcome
         self.pending, self.phase = None, Phase.ORIGIN
-        return Record(self.search, origin, self.memory, outcome, [])
+        return origin, outcome
 
-    def end(self, record: Record[Any, Any]) -> bool:
+    def end(self, origin: Origin[Any], outcome: Outcome[Any], probes: int) -> bool:
         """Note a search that has ended; says whether this is a point to measure at."""
-        self.memory = record.outcome.memory
-        self.table.add(self.evaluations, record)
+        self.memory = outcome.memory
+        self.table.add(self.evaluations, probes, origin, outcome)
         self.pending, self.phase = None, Phase.ORIGIN
         self.over = self.spent
         return self.table.due(self.evaluations) or self.over
 
-    def stay(self, record: Record[Any, Any]) -> None:
+    def stay(self, origin: Origin[Any], stop: Stop) -> None:
         """After a search that ended at its origin: where evaluations were at fault, not the direction, that stands."""
-        if record.stop is Stop.NON_FINITE and self.reuse:
-            pending = Pending(self.search, record.origin, self.memory)
+        if stop is Stop.NON_FINITE and self.reuse:
+            pending = Pending(self.search, origin, self.memory)
             if pending.outcome is None:
                 self.pending, self.phase = pending, Phase.PROBE
 
