@@ -49,13 +49,9 @@ def test_bare_shows_help():
 
 @pytest.mark.parametrize("verb", [["list"], ["check"], ["run"], ["results"], ["trace"], ["data"], ["data", "fetch"]])
 def test_every_verb_has_help_with_examples(verb):
-    result = CliRunner().invoke(app, [*verb, "--help"])
+    result = CliRunner().invoke(app, [*verb, "--help"], prog_name="gradline")
     assert result.exit_code == 0
-    assert (
-        f"Usage: gradline {' '.join(verb)}"
-        in result.output.replace("Usage: app", "Usage: gradline").replace("cli ", "gradline ")
-        or verb[-1] in result.output.splitlines()[0]
-    )
+    assert result.output.startswith(f"Usage: gradline {verb[0]} ")
     assert "Examples:" in result.output or verb == ["data", "fetch"]
     assert max(map(len, result.output.splitlines())) <= 80
 
@@ -197,7 +193,7 @@ def test_trace_shows_the_search(finished):
 def test_trace_shows_values_where_the_search_sees_them():
     arguments = ["trace", "--method", "prls", "--iteration", "2", "--iteration", "3", "--sampling", "static"]
     output = CliRunner().invoke(app, arguments, catch_exceptions=False).output
-    assert output.count(" value ") == 2
+    assert sum(line.split()[:4] == ["probe", "step", "slope", "value"] for line in output.splitlines()) == 2
     assert "iteration 2" in output
     assert "iteration 3" in output
 
@@ -249,7 +245,7 @@ def test_errors_are_one_sentence_and_exit_code_2(arguments, text, capfd, tmp_pat
 
 
 def test_debug_shows_where(capfd):
-    assert main(["run", "bcdw", "--debug"]) == 2
+    assert main(["run", "--debug", "bcdw"]) == 2
     assert "Traceback" in capfd.readouterr().err
 
 
@@ -259,19 +255,8 @@ def test_no_results_is_said(tmp_path, capfd):
 
 
 def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
-    arguments = [
-        "run",
-        "bcwd",
-        "--problem",
-        "bcwd-netpi",
-        "--batch-size",
-        "50",
-        "--seeds",
-        "2",
-        "--out",
-        tmp_path / "out",
-    ]
-    arguments += ["--checkpoint-every", "0.2", "--workers", "1"]
+    arguments = ["run", "bcwd", "--problem", "bcwd-netpi", "--batch-size", "50", "--seeds", "2", "--budget", "1500"]
+    arguments += ["--out", tmp_path / "out", "--backend", "inline"]
     command = [sys.executable, "-m", "gradline", *map(str, arguments)]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: list((tmp_path / "out" / "checkpoints").glob("*.zip")))
@@ -279,7 +264,10 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     _, err = program.communicate(timeout=60)
     assert program.returncode == 130, err
     assert "To go on:" in err
-    assert f"gradline run bcwd --problem bcwd-netpi --batch-size 50 --seeds 2 --out {tmp_path / 'out'}" in err
+    assert (
+        f"gradline run bcwd --problem bcwd-netpi --batch-size 50 --seeds 2 --budget 1500 --out {tmp_path / 'out'}"
+        in err
+    )
     done = gradline(*arguments)
     assert done.returncode == 0, done.stderr
     assert "taking up 4 runs" in done.stderr

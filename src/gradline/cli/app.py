@@ -12,7 +12,7 @@ import click
 
 from gradline.cli.check import check
 from gradline.cli.data import data
-from gradline.cli.list import list_verb
+from gradline.cli.listing import list_verb
 from gradline.cli.results import results
 from gradline.cli.run import run_verb
 from gradline.cli.trace import trace
@@ -69,11 +69,21 @@ def run(arguments: list[str]) -> int:
         return _fail(f"{_sentence(error.format_message())} ({where} --help says what there is)", 2, debug=debug)
     except click.ClickException as error:
         return _fail(error.format_message(), 2, debug=debug)
+    except ModuleNotFoundError as error:
+        return _fail(_missing(error), 2, debug=debug)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _fail(str(error) or type(error).__name__, 2, debug=debug)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return _fail(f"this should not happen: {text} (--debug shows where)", 2, debug=debug)
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """What to install."""
+    name = (error.name or "").split(".")[0]
+    if "pip install" in str(error) or name in ("", "gradline"):
+        return str(error)
+    return f"this needs {name}, which is not installed: pip install 'gradline[study]'"
 
 
 def _fail(sentence: str, code: int, *, debug: bool) -> int:
