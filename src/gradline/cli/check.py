@@ -44,7 +44,7 @@ def check(
     from gradline.cli.words import console
     from gradline.study import data
     from gradline.study.estimate import estimate
-    from gradline.study.runner import default_workers
+    from gradline.study.executors import default_workers
     from gradline.study.studies import plan, validate
 
     chosen = load_study(study, seeds, budget, batch_size, method, problem)

@@ -69,11 +69,6 @@ class Interrupted(KeyboardInterrupt):
     """A study was stopped by Ctrl-C or SIGTERM. Checkpoints are written; running it again resumes."""
 
 
-def default_workers() -> int:
-    """As many as this process has cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def run_study(
     study: Study | str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -93,7 +88,7 @@ def run_study(
     Args:
         study: the study, its name, or the path of its TOML file.
         out: the directory for results, checkpoints and locks.
-        workers: processes; `None`: one for each core.
+        workers: processes; `None`: one for each core, here or in the cluster.
         backend: "processes", "inline" (this process, for debuggers), "dask" (a cluster of this machine) or the address
             of a Dask scheduler, "tcp://host:port".
         checkpoint_every: seconds between checkpoints of a task.
@@ -113,11 +108,10 @@ def run_study(
     check_backend(backend)
     runs = plan(chosen)
     validate(runs)
-    count = 1 if backend == "inline" else workers or default_workers()
     directory = Path(out).resolve()
     with _post(directory) as post:
         orders = Orders(directory, post, checkpoint_every, threads)
-        return _Runner(runs, orders, count, backend, observer or Silent(), make_engine, key).run()
+        return _Runner(runs, orders, workers, backend, observer or Silent(), make_engine, key).run()
 
 
 class _Runner:
@@ -127,7 +121,7 @@ class _Runner:
         self,
         runs: list[Run],
         orders: Orders,
-        workers: int,
+        workers: int | None,
         backend: str,
         observer: Observer,
         make_engine: MakeEngine | None,
@@ -135,7 +129,8 @@ class _Runner:
     ) -> None:
         self.runs = runs
         self.orders = orders
-        self.workers = workers
+        self.wanted_workers = workers
+        self.workers = workers or 1  # until the executor says
         self.backend = backend
         self.observer = observer
         self.make_engine = make_engine
@@ -158,7 +153,7 @@ class _Runner:
         self.before = len(self.runs) - len(missing)
         self.meter = Meter(missing, self.orders)
         if missing:
-            with self.listening(), open_executor(self.backend, self.workers) as executor:
+            with self.listening(), open_executor(self.backend, self.wanted_workers) as (executor, self.workers):
                 self.observer.update(self.snapshot())
                 self.submit(executor, missing)
                 self.loop(executor)
