@@ -261,7 +261,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     wait_until(lambda: list((tmp_path / "out" / "checkpoints").glob("*.zip")))
     program.send_signal(signal.SIGINT)
-    _, err = program.communicate(timeout=60)
+    _, err = program.communicate(timeout=240)
     assert program.returncode == 130, err
     assert "To go on:" in err
     assert (

@@ -72,7 +72,7 @@ def has_state(directory):
     return False
 
 
-def wait_until(condition, seconds=30.0):
+def wait_until(condition, seconds=120.0):
     """Wait for something to become so; a bound on hanging, not a measurement."""
     end = time.monotonic() + seconds
     while not condition():

@@ -17,7 +17,7 @@ PROGRAM = """
 
     if __name__ == "__main__":
         try:
-            run_study(small(seeds=3, budget=800, methods=("gols-i", "prls"), problems=("bcwd-netpi",)), sys.argv[1],
+            run_study(small(seeds=3, budget=1200, methods=("gols-i", "prls"), problems=("bcwd-netpi",)), sys.argv[1],
                       workers=1, backend="inline", checkpoint_every=0.1)
         except Interrupted:
             sys.exit(130)
@@ -26,7 +26,7 @@ PROGRAM = """
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_study_ends_as_if_it_had_not_been(tmp_path, number):
-    study = small(seeds=3, budget=800, methods=("gols-i", "prls"), problems=("bcwd-netpi",))
+    study = small(seeds=3, budget=1200, methods=("gols-i", "prls"), problems=("bcwd-netpi",))
     program = python(PROGRAM, tmp_path / "killed")
     wait_until(lambda: has_state(tmp_path / "killed") or program.poll() is not None)
     program.send_signal(number)

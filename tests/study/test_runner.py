@@ -30,6 +30,14 @@ class Listener(Silent):
         self.snapshots.append(snapshot)
 
 
+@pytest.fixture
+def hold(tmp_path_factory):
+    """A file that holds up an engine until it is removed."""
+    file = tmp_path_factory.mktemp("hold") / "hold"
+    file.touch()
+    return file
+
+
 def run(study, out, **options):
     options = {"backend": "inline", "make_engine": fake_engine.make, "key": fake_engine.key, **options}
     return run_study(study, out, **options)
@@ -216,11 +224,12 @@ def test_kill_9_at_random_moments_then_resume_equals_uninterrupted(tmp_path, bac
 
 
 @pytest.mark.parametrize(("number", "backend"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")])
-def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, number, backend):
-    program = python(PROGRAM, tmp_path, backend, GRADLINE_FAKE_PACE=0.05)
+def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, number, backend, hold):
+    program = python(PROGRAM, tmp_path, backend, GRADLINE_FAKE_PACE=0.03, GRADLINE_FAKE_HOLD=hold)
     wait_until(lambda: has_state(tmp_path))
     os.kill(program.pid, number)
-    out, err = program.communicate(timeout=60)
+    hold.unlink()
+    out, err = program.communicate(timeout=240)
     assert program.returncode == 130, err
     assert "stopping: writing checkpoints" in out
     assert has_state(tmp_path)
@@ -234,7 +243,7 @@ def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, 
 def test_two_runners_do_not_do_the_same_work_twice(tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     first, second = (python(PROGRAM, out, "inline", GRADLINE_FAKE_PACE=0.05, GRADLINE_FAKE_LOG=log) for _ in range(2))
-    outputs = [program.communicate(timeout=60) for program in (first, second)]
+    outputs = [program.communicate(timeout=240) for program in (first, second)]
     assert first.returncode == second.returncode == 0, outputs
     assert sum(int(text.splitlines()[-1].split()[1]) for text, _ in outputs) == 4
     study = small(seeds=4, budget=60)
@@ -242,15 +251,15 @@ def test_two_runners_do_not_do_the_same_work_twice(tmp_path):
     assert_complete(out, study)
 
 
-def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path):
-    first = python(PROGRAM, tmp_path, "inline", GRADLINE_FAKE_PACE=0.1)
+def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path, hold):
+    first = python(PROGRAM, tmp_path, "inline", GRADLINE_FAKE_PACE=0.03, GRADLINE_FAKE_HOLD=hold)
     wait_until(lambda: has_state(tmp_path))
     second = python(PROGRAM, tmp_path, "inline")
     wait_until(lambda: len(list((tmp_path / "runners").glob("*.lock"))) == 2)
     assert "waiting" in second.stdout.readline()
     first.kill()
     first.communicate()
-    out, err = second.communicate(timeout=60)
+    out, err = second.communicate(timeout=240)
     assert second.returncode == 0, err
     assert "taking up 4 runs" in out
     assert_complete(tmp_path, small(seeds=4, budget=60))
@@ -262,7 +271,7 @@ def test_a_dask_worker_that_is_killed(tmp_path, monkeypatch):
     kills.write_text("x", encoding="utf-8")
     monkeypatch.setenv("GRADLINE_FAKE_KILL", str(kills))
     program = python(PROGRAM, tmp_path / "out", "dask", GRADLINE_FAKE_KILL=kills)
-    out, err = program.communicate(timeout=120)
+    out, err = program.communicate(timeout=240)
     assert program.returncode == 0, err
     assert kills.read_text(encoding="utf-8") == ""
     assert "failed 0" in out

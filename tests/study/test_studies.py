@@ -219,9 +219,12 @@ MISTAKES = {
         r"line 3: method.search: there is no search 'GoldI'; did you mean 'GolsI'\?"
     ),
     '[[method]]\nname = "m"\nsearch = "nowhere.at_all:Search"': "line 3: method.search: No module named 'nowhere'",
-    '[[method]]\nname = "m"\nsearch = "math:pi"': "line 3: method.search: must be a dataclass",
+    '[[method]]\nname = "m"\nsearch = "math:pi"': "line 3: method.search: search must be a dataclass with a method",
     '[[method]]\nname = "m"\nsearch = "GolsI"\noptions = { groth = 3 }': (
         r"line 4: method.options.groth: there is no option of GolsI 'groth'; did you mean 'growth'\?"
+    ),
+    '[[method]]\nname = "m"\nsearch = "subprocess:Popen"\noptions = { args = "false" }': (
+        "line 3: method.search: search must be a dataclass with a method `search`"
     ),
     '[[method]]\nname = "m"\nsearch = "GolsI"\n[method.options]\noverhoot = 3': "line 5: method.options.overhoot",
     '[[method]]\nname = "m"\nlike = "gols-i"\noptions.growth = 0.5': (

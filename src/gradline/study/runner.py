@@ -314,7 +314,7 @@ class _Runner:
         return Snapshot(
             runs=len(self.runs),
             before=self.before,
-            done=len(self.stored),
+            done=len(self.stored) + sum(self.meter.saved(task) for task in tasks),
             failed=len(self.failures),
             elsewhere=len(self.elsewhere),
             working=min(working, self.workers),
