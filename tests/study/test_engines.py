@@ -133,6 +133,8 @@ def test_runs_that_share_no_network_share_no_engine():
             engine([one, other], blobs())
     with pytest.raises(ValueError, match="runs must have at least one run"):
         engine([], blobs())
+    with pytest.raises(ValueError, match="runs must differ"):
+        engine([one, run(batch_size=10, seed=0)], blobs())
 
 
 def test_problems_of_one_network_may_start_at_different_scales():

@@ -1,15 +1,16 @@
 """Lock-step against the torch optimizer, run by run: the same probes, steps and stops, up to rounding."""
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 import torch
 from study_runs import blobs, identical, lockstep, ordinary, run, same_so_far
 
+from gradline.protocol import Outcome, Stop
 from gradline.searches import Fixed, GolsI, Prls
-from gradline.study.lockstep import Lockstep, engine, layers
+from gradline.study.lockstep import Lockstep, engine, layers, measures
 from gradline.study.methods import Method
 from gradline.study.runs import Sampling
 
@@ -104,6 +105,7 @@ def test_rows_of_different_batch_sizes_and_methods_share_an_engine():
 def test_with_repetition():
     sizes = (20, 120, 150)
     compare([run(method="gols-i", batch_size=size, repetition=True) for size in sizes])
+    compare([run(batch_size=120, repetition=repetition) for repetition in (False, True)])
     one = lockstep([run(batch_size=120, repetition=True)]).popitem()[1]
     other = lockstep([run(batch_size=120)]).popitem()[1]
     assert not np.array_equal(one.columns["step"], other.columns["step"])
@@ -127,6 +129,16 @@ def test_small_groups_give_the_same(monkeypatch):
     assert len(Lockstep(runs, blobs())._groups) > 1
     for key, result in lockstep(runs).items():
         same_so_far(result, together[key], iterations=10)
+
+
+@pytest.mark.parametrize("most", [1, 3])
+def test_what_an_evaluation_left_is_not_overwritten_before_it_is_used(monkeypatch, most):
+    # Variances are found after points were measured: on as many samples, of as many rows, and at angles.
+    monkeypatch.setattr(measures, "MOST", most)
+    compare([run(method="prls", sampling=FULL, seed=seed, record_every=1) for seed in range(3)])
+    compare([run(method="prls", sampling=FULL, record_every=1, angle=True, diagonal=False)])
+    sizes = [(120, False), (120, True)]
+    compare([run(method="prls", batch_size=20, direction_batch_size=s, repetition=r, seed=int(r)) for s, r in sizes])
 
 
 def test_methods_of_one_seed_start_at_the_same_weights():
@@ -155,6 +167,15 @@ def test_points_that_are_not_finite_disturb_no_other_row():
     compare([*good, *bad], iterations=12)
 
 
+@pytest.mark.parametrize("rows", [1, 2])
+def test_a_step_beyond_single_precision_ends_nothing_but_its_search(rows):
+    huge = Method("huge", Fixed(1e60))
+    options = {"dtype": "float32"}
+    runs = [run("bcwd-netpii", huge, seed=seed, problem_options=options, budget=6) for seed in range(rows)]
+    for result in lockstep(runs, blobs(dtype=np.float32)).values():
+        assert set(result.columns["stop"][1:]) == {"NON_FINITE"}
+
+
 def test_where_nothing_can_begin_each_iteration_costs_its_evaluation():
     options = {"scale": 1e4}  # the published gradient of such outputs is zero
     runs = [
@@ -168,6 +189,26 @@ def test_where_nothing_can_begin_each_iteration_costs_its_evaluation():
         assert set(columns["stop"][1:]) == {"ZERO_DIRECTION"}
         assert (columns["norm"][1:] == 0.0).all()
         assert (columns["step"] == 0.0).all()
+
+
+@dataclass(frozen=True)
+class Sulking:
+    """Finds nothing finite, and the next time does not even look."""
+
+    def start(self):
+        return 0
+
+    def search(self, origin, memory):
+        if memory == 0:
+            yield 1.0
+            return Outcome(0.0, None, Stop.NON_FINITE, 1)
+        return Outcome(0.0, None, Stop.SLOPE_VANISHED, 0)
+
+
+def test_a_search_that_ends_where_it_would_go_on_does_not_hang():
+    for result in compare([run(method=Method("sulking", Sulking()), sampling=s, budget=12) for s in Sampling]).values():
+        assert {"NON_FINITE", "SLOPE_VANISHED"} == set(result.columns["stop"][1:])
+        assert result.columns["evaluations"][-1] >= 12
 
 
 def test_an_origin_that_is_not_finite_is_said():

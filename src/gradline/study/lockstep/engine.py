@@ -130,14 +130,14 @@ class Lockstep:
 
     def _grouped(self, runs: Sequence[Run]) -> list[Group]:
         samples = len(self._layers.train)
-        together: dict[tuple[int, int], list[Row]] = {}
+        together: dict[tuple[tuple[int, bool], ...], list[Row]] = {}
         for run in runs:
             row = Row(run, samples)
-            sizes = row.probes.size, (row.directions or row.probes).size
-            together.setdefault(sizes, []).append(row)
+            sources = row.probes, row.directions or row.probes
+            together.setdefault(tuple((source.size, source.whole) for source in sources), []).append(row)
         groups = []
         for sizes, rows in together.items():
-            most = self._capacity(max(sizes))
+            most = self._capacity(max(sizes)[0])
             for begin in range(0, len(rows), most):
                 part = rows[begin : begin + most]
                 points = Points.at([self._layers.start(row.run.problem, row.run.seed) for row in part])

@@ -31,6 +31,8 @@ LARGE = 2**20
 """Bytes of parameters from which on a network is large."""
 ALIGNED = 64
 """Bytes of a row of memory."""
+ASIDE = -1
+"""The number of passes that are no evaluations."""
 
 
 @dataclass(slots=True)
@@ -76,7 +78,7 @@ class Layers:
         sigmoid = problem.activation is Activation.SIGMOID
         self._squash: Any = torch.sigmoid if sigmoid else torch.tanh
         self._squash_back: Any = torch.ops.aten.sigmoid_backward if sigmoid else torch.ops.aten.tanh_backward
-        self._spaces: dict[tuple[int, int], _Space] = {}
+        self._spaces: dict[tuple[int, int, int], _Space] = {}
         self._data = data
 
     def _table(self, inputs: NDArray[Any], targets: NDArray[Any]) -> Tensor:
@@ -105,9 +107,9 @@ class Layers:
             begin = end
         return blocks
 
-    def gather(self, indices: Tensor, rows: int) -> Tensor:
-        """The samples of all rows' batches, (n, B, columns). They stay until the next batches of this shape."""
-        space = self._space(rows, len(indices) // rows)
+    def gather(self, indices: Tensor, rows: int, number: int = 0) -> Tensor:
+        """The samples of all rows' batches, (n, B, columns). They stay until the next of this shape and number."""
+        space = self._space(rows, len(indices) // rows, number)
         torch.index_select(self.train, 0, indices, out=space.samples)
         return space.samples.view(rows, -1, self.train.shape[1])
 
@@ -115,14 +117,20 @@ class Layers:
         """All training samples for each row, without a copy."""
         return self.train.expand(rows, *self.train.shape)
 
-    def evaluate(self, x: Tensor, samples: Tensor, g: Tensor, *, values: bool) -> Pass:
-        """The gradients of the mean losses at n points on n batches, into `g`; with the losses, if asked."""
-        weights, gradients = self.views(x), self.views(g)
-        inputs, z, targets = self._forward(weights, samples, self._space(len(x), samples.shape[1]).hidden)
+    def evaluate(
+        self, weights: list[Tensor], samples: Tensor, gradients: list[Tensor], *, values: bool, number: int = 0
+    ) -> Pass:
+        """The gradients of the mean losses at n points on n batches, into `gradients`; with the losses, if asked.
+
+        Points and gradients come as their blocks, see `views`. What it returns stands until the next evaluation of this
+        shape and number: passes that are needed at the same time have different ones.
+        """
+        rows = len(weights[0])
+        inputs, z, targets = self._forward(weights, samples, self._space(rows, samples.shape[1], number).hidden)
         losses = self.criterion.values(z, targets, 1) if values else None
         delta = self.criterion.deltas(z, targets, 1).mul_(1.0 / samples.shape[1]).to(self.dtype)
         deltas = [delta]
-        direct = len(x) == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
+        direct = rows == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
         for layer in reversed(range(len(weights))):
             if direct:
                 torch.bmm(delta, inputs[layer].transpose(1, 2), out=gradients[layer])
@@ -193,7 +201,7 @@ class Layers:
                 z = self._product(weights[0], samples[None])
             else:  # all points see the same samples: their first layers are one product
                 z = torch.mm(weights[0].reshape(-1, len(samples)), samples).view(len(points), -1, len(part))
-            for weight, room in zip(weights[1:], self._space(len(points), len(part)).hidden, strict=True):
+            for weight, room in zip(weights[1:], self._space(len(points), len(part), ASIDE).hidden, strict=True):
                 self._squash(z, out=room[:, : z.shape[1]])
                 z = self._product(weight, room)
             targets = part[:, self._columns[0] :].t()
@@ -207,14 +215,14 @@ class Layers:
         total = torch.zeros(1, self.width, dtype=torch.float64)
         part = torch.empty(1, self.width, dtype=self.dtype)
         for table in torch.split(self.train, max(1, CHUNK // max(self.sizes))):
-            self.evaluate(point[None], table[None], part, values=False)
+            self.evaluate(self.views(point[None]), table[None], self.views(part), values=False, number=ASIDE)
             total.add_(part, alpha=len(table) / len(self.train))
         return total[0]
 
-    def _space(self, rows: int, size: int) -> _Space:
-        key = rows, size
+    def _space(self, rows: int, size: int, number: int) -> _Space:
+        key = rows, size, number
         if key not in self._spaces:
-            if len(self._spaces) > 16:
+            if len(self._spaces) >= 64:  # numbers of rows and samples that come by turns
                 self._spaces.clear()
             self._spaces[key] = _Space(self, rows, size)
         return self._spaces[key]
