@@ -87,6 +87,7 @@ class Evaluated:
                 hooks.append(layer.node.register_prehook(_Catch(self._deltas, place)))
                 layer.node = None
         unset = [_untouched(parameter) for parameter in self.parameters]
+        empty = [parameter for parameter in self.parameters if parameter.grad is None]
         try:
             torch.autograd.backward(losses, torch.full_like(self.losses, 1.0 / len(losses)), retain_graph=retain)
         except RuntimeError as error:
@@ -94,6 +95,8 @@ class Evaluated:
         finally:
             for hook in hooks:  # a graph that is kept runs again: these were the gradients of the mean
                 hook.remove()
+        if self._graph is not None:
+            self._graph.filled = {id(parameter) for parameter in empty if parameter.grad is not None}
         self._fresh = [
             (p.grad, p.grad._version) if new and p.grad is not None else None
             for p, new in zip(self.parameters, unset, strict=True)
