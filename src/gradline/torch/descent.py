@@ -267,7 +267,9 @@ class Descent:
         cast(Line, self.line).home()
         self._finish(pending.record)
         if pending.record.stop is Stop.NON_FINITE and self.reuse_gradient:
-            self.pending = Pending(self.search, pending.origin, self.memory)
+            again = Pending(self.search, pending.origin, self.memory)
+            if again.outcome is None:  # with the new memory there may be nothing to search from here
+                self.pending = again
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:
         """Keep the gradients of probes that may yet be accepted, and only these. The last one is there anyway."""

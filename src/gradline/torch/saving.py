@@ -43,9 +43,7 @@ def pack(descent: Descent) -> dict[str, Plain]:
         "evaluations": descent.evaluations,
         "iterations": descent.iterations,
         "probing": descent.probing,
-        "pending": None
-        if pending is None
-        else [_pack_origin(pending.origin), pack_memory(pending.memory), _pack_transcript(pending.transcript)],
+        "pending": None if pending is None else pack_pending(pending),
         "last": None
         if last is None
         else [
@@ -75,12 +73,8 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
             f"state_dict must be of the direction {_direction_name(descent)} (another's state means something else), "
             f"got {packed['direction']}"
         )
-    pending, last = None, None
-    if packed["pending"] is not None:
-        origin, memory, transcript = packed["pending"]
-        pending = Pending.replay(
-            search, _unpack_origin(origin), unpack_memory(search, memory), _unpack_transcript(transcript)
-        )
+    pending = None if packed["pending"] is None else unpack_pending(search, packed["pending"])
+    last = None
     if packed["last"] is not None:
         origin, before, (step, probe, stop, memory), transcript = packed["last"]
         last = Record(
@@ -147,6 +141,17 @@ def _like(template: Any, packed: Plain) -> Any:
         return packed
     parts = [_like(part, value) for part, value in zip(template, packed, strict=True)]
     return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)
+
+
+def pack_pending(pending: Pending[Any, Any]) -> Plain:
+    """A search under way: from where, with what memory, and what it was told."""
+    return [_pack_origin(pending.origin), pack_memory(pending.memory), _pack_transcript(pending.transcript)]
+
+
+def unpack_pending(search: Search[Any, Any], packed: Plain) -> Pending[Any, Any]:
+    """The inverse of `pack_pending`."""
+    origin, memory, transcript = packed
+    return Pending.replay(search, _unpack_origin(origin), unpack_memory(search, memory), _unpack_transcript(transcript))
 
 
 def _pack_origin(origin: Origin[Any]) -> Plain:

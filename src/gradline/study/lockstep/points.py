@@ -1,0 +1,107 @@
+"""Where n rows are: x0 and the gradient g0 there, and the point x under evaluation with its gradient g.
+
+Steepest descent moves along d = -g0, so directions need no room of their own: x = x0 - α g0, always from x0.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+class Points:
+    """Four vectors for each row. Where all rows accept what was evaluated, the roles change and nothing is copied."""
+
+    def __init__(self, tensor: Tensor, side: int = 0) -> None:
+        self._tensor = tensor  # (points or gradients, one side or the other, rows, parameters)
+        self._side = side
+        self._largest = torch.finfo(tensor.dtype).max
+        self._blocks: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
+        self._assign()
+
+    @classmethod
+    def at(cls, starts: Sequence[Tensor]) -> Points:
+        """Rows at their starts, with no gradient yet."""
+        tensor = torch.zeros(2, 2, len(starts), len(starts[0]), dtype=starts[0].dtype)
+        for row, start in enumerate(starts):
+            tensor[0, 0, row] = start
+        return cls(tensor)
+
+    def _assign(self) -> None:
+        here, there = self._side, 1 - self._side
+        self.x0, self.x = self._tensor[0, here], self._tensor[0, there]
+        self.g0, self.g = self._tensor[1, here], self._tensor[1, there]
+
+    def __len__(self) -> int:
+        return self._tensor.shape[2]
+
+    def blocks(self, views: Callable[[Tensor], list[Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
+        """The layers' blocks of x and g: always the same two pairs, so they are made once."""
+        if self._side not in self._blocks:
+            self._blocks[self._side] = views(self.x), views(self.g)
+        return self._blocks[self._side]
+
+    def go(self, steps: Sequence[float]) -> None:
+        """Put every row at its step."""
+        if len(steps) == 1:
+            torch.add(self.x0, self.g0, alpha=-self._fitting(steps[0]), out=self.x)
+        else:
+            torch.addcmul(self.x0, self.g0, torch.tensor(steps, dtype=self.x.dtype)[:, None], value=-1.0, out=self.x)
+
+    def go_one(self, row: int, step: float) -> None:
+        """Put one row at a step."""
+        torch.add(self.x0[row], self.g0[row], alpha=-self._fitting(step), out=self.x[row])
+
+    def _fitting(self, step: float) -> float:
+        """The step, or infinity where it is beyond the precision: torch refuses such numbers."""
+        return step if step <= self._largest else math.inf
+
+    def measure(self) -> list[tuple[float, float]]:
+        """The slope along -g0 and the squared length of g, for each row."""
+        if len(self) == 1:
+            gradients = self._tensor[1, :, 0]
+            products = torch.mv(gradients, gradients[1 - self._side])[:, None].tolist()
+        else:
+            # One row times two columns: the other way round is four times slower.
+            products = torch.bmm(self.g.unsqueeze(1), self._tensor[1].permute(1, 2, 0))[:, 0].t().tolist()
+        slopes, squares = products[self._side], products[1 - self._side]
+        measured = [(-slope, square) for slope, square in zip(slopes, squares, strict=True)]
+        if self.x.dtype != torch.float64:
+            for row, square in enumerate(squares):
+                if not 0.0 < square < math.inf:
+                    measured[row] = self._closer(row)
+        return measured
+
+    def _closer(self, row: int) -> tuple[float, float]:
+        """The same in float64: squares overflow and underflow long before lengths do."""
+        g = self.g[row].double()
+        return -float(torch.dot(self.g0[row].double(), g)), float(torch.dot(g, g))
+
+    def take(self, rows: Sequence[int]) -> None:
+        """Make what was evaluated the new x0 and g0 of some rows."""
+        if len(rows) == len(self):
+            self._side = 1 - self._side
+            self._assign()
+        elif rows:
+            chosen = torch.tensor(rows)
+            self.x0.index_copy_(0, chosen, self.x.index_select(0, chosen))
+            self.g0.index_copy_(0, chosen, self.g.index_select(0, chosen))
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop all but these rows."""
+        self._tensor = self._tensor.index_select(2, torch.tensor(rows))
+        self._blocks.clear()
+        self._assign()
+
+    def state_dict(self) -> dict[str, Any]:
+        """A copy as plain values."""
+        return {"tensor": self._tensor.clone(), "side": self._side}
+
+    @classmethod
+    def restored(cls, state: dict[str, Any]) -> Points:
+        """The inverse of `state_dict`."""
+        return cls(state["tensor"].clone(), state["side"])
