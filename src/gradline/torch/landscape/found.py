@@ -89,12 +89,12 @@ class Found:
     @property
     def minima_per_walk(self) -> Array:
         """How many minima a walk has at each step, on average: the bars of a histogram."""
-        return self.minima.sum(axis=0) / np.float64(len(self.minima))
+        return np.asarray(self.minima.mean(axis=0), dtype=np.float64)
 
     @property
     def sign_changes_per_walk(self) -> Array:
         """How many sign changes a walk has at each step, on average."""
-        return self.sign_changes.sum(axis=0) / np.float64(len(self.sign_changes))
+        return np.asarray(self.sign_changes.mean(axis=0), dtype=np.float64)
 
     @property
     def steps_of_minima(self) -> Array:
