@@ -11,6 +11,7 @@ from gradline import searches as searches
 from gradline.function import solve
 
 if TYPE_CHECKING:
+    from gradline import figures as figures
     from gradline import plot as plot
     from gradline import testing as testing
     from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches, landscape
@@ -20,7 +21,7 @@ __version__ = version("gradline")
 __all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "landscape", "solve"]
 
 _NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches", "landscape"}
-_PARTS = {"plot", "testing"}
+_PARTS = {"figures", "plot", "testing"}
 
 
 def __getattr__(name: str) -> Any:
