@@ -165,6 +165,75 @@ def draw_found(data: Found, inks: Inks) -> Figure:
     return figure
 
 
+# ---- A loss of one's own: the network of the guide to landscapes ----
+
+
+class Seen(NamedTuple):
+    """The line of the guide, and the balls of some sizes of mini-batch."""
+
+    line: landscape.Line
+    optima: landscape.Optima
+
+
+def landscape_data(*, repeats: int = 50) -> Seen:
+    """What the guide's code computes."""
+    from sklearn.datasets import load_breast_cancer
+
+    table = load_breast_cancer()
+    inputs = torch.tensor(table.data, dtype=torch.float32)
+    data = (inputs - inputs.mean(0)) / inputs.std(0), torch.tensor(table.target, dtype=torch.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(30, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.binary_cross_entropy_with_logits(model(x).squeeze(1), y, reduction="none")
+
+    steps = np.linspace(0.0, 4.0, 81)
+    return Seen(
+        landscape.line(model, loss, data, steps=steps, batch_size=20, static=4, dynamic=1, seed=0),
+        landscape.optima(model, loss, data, steps=steps, batch_sizes=[20, 50, 100, 200], repeats=repeats, seed=0),
+    )
+
+
+def draw_landscape(data: Seen, inks: Inks) -> Figure:
+    """Values, slopes, and the ball of each size."""
+    figure, axes = _panels(1, 3, inks, size=(8.4, 3.3))
+    line, (values, slopes, balls) = data.line, axes[0]
+    assert line.full is not None
+    assert line.dynamic is not None
+    for axis, full, dynamic, name in (
+        (values, line.full.values, line.dynamic.values[0], "value F(α)"),
+        (slopes, line.full.slopes, line.dynamic.slopes[0], "slope F'(α)"),
+    ):
+        curve = {"color": inks.orange, "marker": "o", "markersize": 2.5, "linewidth": 0.5}
+        axis.plot(line.steps, dynamic, **curve, label=f"a new mini-batch of {line.batch_size} a step")
+        axis.plot(line.steps, full, color=inks.text, linewidth=2.0, label="all the data")
+        axis.set_title(name)
+        axis.set_xlabel("step α")
+    slopes.axhline(0.0, color=inks.faint, linewidth=1.0, zorder=0)
+    ball = data.optima[20].ball()
+    assert ball is not None
+    shade = slopes.axvspan(*ball, color=inks.green, alpha=0.18, linewidth=0.0, label="ball of B = 20")
+    _legend(slopes, inks, loc="lower right", handles=[shade])
+    sizes = list(data.optima.by_size)
+    for row, size in enumerate(sizes):
+        ball = data.optima[size].ball()
+        assert ball is not None
+        balls.plot(ball, [row, row], color=inks.green, linewidth=5, solid_capstyle="butt")
+    optimum = line.full.found().steps_of_sign_changes
+    balls.vlines(optimum, -0.5, len(sizes) - 0.5, color=inks.text, linestyle="--", label="all the data")
+    balls.set_yticks(range(len(sizes)), [str(size) for size in sizes])
+    balls.set_xlim(line.steps[0], line.steps[-1])
+    balls.set_title("ball of sign changes")
+    balls.set_ylabel("samples in a mini-batch")
+    balls.set_xlabel("step α")
+    values.set_ylim(top=values.get_ylim()[1] * 1.25)
+    _legend(values, inks, loc="upper right")
+    _legend(balls, inks, loc="upper right")
+    return figure
+
+
 # ---- GOLS-I, probe by probe ----
 
 NOISE = 0.25
@@ -351,6 +420,7 @@ def draw_record(data: Record[Any, Any], inks: Inks) -> Figure:
 PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
     "sampled": (sampled_data, draw_sampled),
     "found": (found_data, draw_found),
+    "landscape": (landscape_data, draw_landscape),
     "searches": (searches_data, draw_searches),
     "runs": (runs_data, draw_runs),
     "one-search": (one_search_data, draw_record),
