@@ -97,7 +97,7 @@ def test_every_public_name_is_in_the_reference(site):
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     public = {
-        f"{module.__name__.replace('gradline.torch', 'gradline')}.{name}"
+        f"{module.__name__}.{name}"
         for module in (gradline, gradline.landscape, gradline.plot, gradline.protocol, gradline.searches)
         for name in module.__all__
     }

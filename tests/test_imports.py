@@ -1,4 +1,4 @@
-"""What may import what: without torch everything but `gradline.torch` works, and the core knows nothing of the rest."""
+"""What may import what: all but `gradline.torch` and `gradline.landscape` works without torch; the core is alone."""
 
 import ast
 import subprocess
@@ -144,13 +144,17 @@ def test_the_core_never_imports_torch(module):
     assert not {name for name in imports(MODULES[module], module, everywhere=True) if within(name, "torch")}
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if not within(module, "gradline.torch")])
+NEEDS_TORCH = ("gradline.torch", "gradline.landscape")
+
+
+@pytest.mark.parametrize("module", [module for module in MODULES if not within(module, *NEEDS_TORCH)])
 def test_only_the_torch_part_imports_torch_at_once(module):
     names = imports(MODULES[module], module)
-    assert not {name for name in names if within(name, "torch", "gradline.torch")}
+    assert not {name for name in names if within(name, "torch", *NEEDS_TORCH)}
 
 
 def test_the_parts_are_there_after_one_import():
-    names = "searches.GolsI", "protocol.Slope", "testing.check_line_search", "plot.search", "figures.FIGURES"
+    names = "searches.GolsI", "protocol.Slope", "testing.check_line_search", "plot.search"
+    names += "figures.FIGURES", "landscape.line"
     code = f"import gradline; {', '.join(f'gradline.{name}' for name in names)}"
     subprocess.run([sys.executable, "-c", code], check=True)

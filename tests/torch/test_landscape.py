@@ -153,6 +153,12 @@ def test_slopes_are_the_derivatives_of_values():
         np.testing.assert_allclose(curves.slopes[..., 1:-1], middle, atol=1e-6)
 
 
+def test_steps_may_be_a_tensor():
+    model = Bowl()
+    seen = landscape.line(model, model.samples, CENTERS, steps=torch.linspace(0.0, 2.0, 9))
+    assert same(seen, landscape.line(model, model.samples, CENTERS, steps=STEPS))
+
+
 def test_a_line_becomes_a_table():
     model = Bowl()
     seen = landscape.line(model, model.samples, CENTERS, steps=STEPS, batch_size=1, static=2, dynamic=3, seed=0)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.torch.landscape.found import Array
-from gradline.torch.landscape.place import Place
-from gradline.torch.landscape.source import Index, Loader, Tensors, length
+from gradline.landscape.found import Array
+from gradline.landscape.place import Place
+from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.line import measure
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.independence import mixing
