@@ -1,6 +1,8 @@
 # Two commands do everything on a fresh machine: `make study` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+SEEDS ?= 3
+OUT ?= runs/bcwd
 
 .PHONY: study test test-slow lint format docs benchmark clean
 .DEFAULT_GOAL := test
@@ -11,8 +13,10 @@ BIN := .venv/bin
 	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
-study: .venv/installed  ## Train on the breast-cancer data without a learning rate, and show what came out
-	$(BIN)/python examples/bcwd.py
+study: .venv/installed  ## The paper's study on the breast-cancer data (SEEDS=10 for all of it), its summary and its report
+	$(BIN)/gradline run bcwd --seeds $(SEEDS) --out $(OUT)
+	$(BIN)/gradline results $(OUT)
+	$(BIN)/gradline report $(OUT) --out $(OUT)/report.html
 
 test: lint  ## Lint, type-check and test
 	$(BIN)/python -m pytest -n 2
@@ -35,6 +39,7 @@ docs: .venv/installed  ## Build the documentation into site/
 benchmark: .venv/installed  ## Cost of a step against torch's optimizers
 	$(BIN)/python benchmarks/overhead.py
 	$(BIN)/python benchmarks/prls.py
+	$(BIN)/python benchmarks/lockstep.py
 
 clean:
 	rm -rf .venv site docs/pictures .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -4,8 +4,6 @@ import importlib.util
 import sys
 from pathlib import Path
 
-import pytest
-
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
 
@@ -20,24 +18,6 @@ def load(name):
 def test_every_example_has_a_test():
     here = Path(__file__).read_text()
     assert all(f'load("{path.stem}")' in here for path in EXAMPLES.glob("*.py"))
-
-
-def test_bcwd(capsys):
-    load("bcwd").main(["--evaluations", "300"])
-    shown = capsys.readouterr().out
-    assert shown.count("logistic regression") == shown.count("one hidden layer") == 4
-    assert "No learning rate was chosen" in shown
-
-
-def test_bcwd_refuses_nonsense(capsys):
-    with pytest.raises(SystemExit):
-        load("bcwd").main(["--evaluations", "0"])
-    assert "--evaluations must be at least 1 (each is one gradient), got 0" in capsys.readouterr().err
-
-
-def test_bcwd_learns():
-    results = load("bcwd").study(1000, 0)
-    assert all(result.test_error < 0.1 for result in results)
 
 
 def test_training_loop():

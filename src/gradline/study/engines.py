@@ -29,7 +29,7 @@ from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gradline.study.problems import Problem
-from gradline.study.results import Result
+from gradline.study.result import Result
 from gradline.study.runs import Run
 
 if TYPE_CHECKING:

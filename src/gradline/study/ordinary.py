@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradline.protocol import Moments, observes
 from gradline.study.networks import Criterion, Data, angle_between, criterion, largest, network
-from gradline.study.results import Result
+from gradline.study.result import Result
 from gradline.study.runs import Run, Sampling
 from gradline.study.sampling import check_variances, chosen_samples, direction_batches, probe_batches, reuses
 from gradline.study.tables import Table

@@ -75,6 +75,9 @@ class Problem:
     model: str | None = None
 
     def __post_init__(self) -> None:
+        for name in ("name", "data"):
+            text = getattr(self, name)
+            require(isinstance(text, str) and bool(text), name, "a text", "it is looked up", text)
         require(
             all(type(units) is int and units > 0 for units in self.hidden),
             "hidden",
@@ -96,6 +99,14 @@ class Problem:
             "whole numbers above 0",
             "they count samples",
             self.batch_sizes,
+        )
+        samples = self.error_samples
+        require(
+            samples is None or (type(samples) is int and samples > 0),
+            "error_samples",
+            "a whole number above 0, or None",
+            "it counts samples",
+            samples,
         )
         require(
             self.dtype in ("float32", "float64"), "dtype", "float32 or float64", "others round too much", self.dtype

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.protocol import Origin, Outcome, Stop
-from gradline.study.results import COLUMNS, Result
+from gradline.study.result import COLUMNS, Result
 from gradline.study.runs import Run
 
 STOPS = [stop.name for stop in Stop]

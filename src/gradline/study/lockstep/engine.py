@@ -18,7 +18,7 @@ from gradline.study.lockstep.measures import Measures
 from gradline.study.lockstep.points import Points
 from gradline.study.lockstep.rows import Row
 from gradline.study.networks import Data
-from gradline.study.results import Result
+from gradline.study.result import Result
 from gradline.study.runs import Run
 
 NAME = "lockstep"
