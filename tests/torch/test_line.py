@@ -153,3 +153,16 @@ def test_few_numbers_take_the_short_way_and_others_do_not():
     assert Line([torch.zeros(5000)])._pair is None
     assert Line([torch.zeros(3, dtype=torch.bfloat16)])._pair is None
     assert Line([torch.zeros(3), torch.zeros(3, dtype=torch.float64)])._pair is None
+
+
+@pytest.mark.parametrize(("dtype", "step"), [(torch.float16, 1e6), (torch.float32, 1e40), (torch.bfloat16, 1e40)])
+def test_steps_that_the_parameters_type_cannot_hold(dtype, step):
+    parameters = [torch.ones(3, dtype=dtype)]
+    line = Line(parameters)
+    line.directions[0].copy_(torch.tensor([0.0, 0.5, torch.finfo(dtype).tiny]))
+    for _ in range(2):
+        line.go(step)
+        expected = 1.0 + torch.finfo(dtype).tiny * step
+        assert parameters[0].tolist() == [1.0, float("inf"), pytest.approx(expected, rel=1e-2)]
+    line.home()
+    assert parameters[0].tolist() == [1.0, 1.0, 1.0]

@@ -55,6 +55,7 @@ class Line:
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(p) for p in parameters]
         self.away = False
         self.aimed = False
+        self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
 
     @classmethod
     def restored(
@@ -86,15 +87,19 @@ class Line:
     def go(self, step: float) -> None:
         """Put the parameters at x0 + step · d."""
         torch.clear_autocast_cache()  # it may hold the weights as they were
-        if not self.away:
+        fresh = not self.away
+        if fresh:
             self.leave()
-        elif single_pass(self.parameters):
+        if step > self._longest:  # the parameters' type cannot hold it
+            for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
+                parameter.copy_(origin.double().add_(direction.double(), alpha=step))
+        elif fresh or not single_pass(self.parameters):
+            if not fresh:
+                torch._foreach_copy_(self.parameters, self.origins)
+            torch._foreach_add_(self.parameters, self.directions, alpha=step)
+        else:
             for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=parameter)
-            return
-        else:
-            torch._foreach_copy_(self.parameters, self.origins)
-        torch._foreach_add_(self.parameters, self.directions, alpha=step)
 
     def home(self) -> None:
         """Put the parameters back, exactly."""
