@@ -143,7 +143,7 @@ class _Runner:
         self.flight: dict[Future[Report], Task] = {}
         self.deaths: dict[str, tuple[int, int]] = {}  # of a task: how many, and evaluations at the last one
         self.elsewhere: dict[str, Run] = {}
-        self.made_elsewhere: set[str] = set()
+        self.made: set[str] = set()  # by this runner's own workers
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
 
@@ -167,7 +167,7 @@ class _Runner:
             self.orders.directory,
             len(self.runs),
             self.before,
-            len(self.stored - self.made_elsewhere),
+            len(self.made),
             tuple(self.failures),
             time.monotonic() - began,
         )
@@ -223,10 +223,10 @@ class _Runner:
         except CancelledError:
             return
         except RunError as failed:
-            self.note_stored(task)
+            self.made |= self.note_stored(task)
             self.retry_alone(executor, task, failed)
         except Exception as error:
-            self.note_stored(task)
+            self.made |= self.note_stored(task)
             if died(error):
                 self.resubmit(executor, task)
             else:
@@ -234,6 +234,7 @@ class _Runner:
         else:
             for text in report.messages:
                 self.say(text)
+            self.made |= set(report.saved)
             self.note_stored(task)
             self.wait_for(run for run in self.open(task) if run.key in report.busy)
 
@@ -244,12 +245,14 @@ class _Runner:
             self.say(f"{_runs(len(busy))} being made by another process: waiting for the results")
         self.elsewhere |= busy
 
-    def note_stored(self, task: Task) -> None:
-        """See which runs of a task have results."""
+    def note_stored(self, task: Task) -> set[str]:
+        """See which runs of a task have results, and say which of them are new."""
         missing = {run.key for run in self.store.missing(task.runs)}
         stored = {run.key for run in task.runs} - missing
+        new = stored - self.stored
         self.stored |= stored
         self.meter.finish(stored)
+        return new
 
     def open(self, task: Task) -> tuple[Run, ...]:
         """The runs of a task that have no result."""
@@ -298,9 +301,7 @@ class _Runner:
     def ask_again(self, executor: Executor) -> None:
         """Runs of other processes: stored by now, still under way, or left by a process that died."""
         task = Task("elsewhere", tuple(self.elsewhere.values()))
-        already = set(self.stored)
         self.note_stored(task)
-        self.made_elsewhere |= self.stored - already
         self.elsewhere = {run.key: run for run in self.open(task)}
         free = [run for key, run in self.elsewhere.items() if is_free(self.orders.directory, key)]
         for run in free:

@@ -47,7 +47,10 @@ class Study:
         budget: evaluations of one run; `None`: each problem's own.
         sampling: which samples an evaluation sees.
         direction_batch_sizes: samples of the evaluation that gives the direction; `None` in it: the batch size.
-        repetition, diagonal, record_every, angle: see [`Run`][gradline.study.runs.Run].
+        repetition: as in [`Run`][gradline.study.runs.Run].
+        diagonal: as in `Run`.
+        record_every: as in `Run`.
+        angle: as in `Run`.
     """
 
     name: str
