@@ -34,6 +34,7 @@ docs: .venv/installed  ## Build the documentation into site/
 
 benchmark: .venv/installed  ## Cost of a step against torch's optimizers
 	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python benchmarks/prls.py
 
 clean:
 	rm -rf .venv site docs/pictures .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -17,7 +17,7 @@ How it is measured:
   to the common start and warms up again, untimed, so that all work at comparable points.
 * glibc's allocator gives memory back to the kernel, or not, by the luck of the heap's layout, and the page faults that
   follow shift ratios by 10% from run to run. The script therefore starts itself anew with trimming and mmap turned off
-  (see `ALLOCATOR`), for all methods alike.
+  (see `harness.py`), for all methods alike.
 * Memory: torch's own allocations and frees on the CPU, recorded by `torch.profiler` from the building of the model on,
   are summed over time; the peak is read at the probes (in the closure, when the gradients have been cleared and the
   forward pass has not begun) and in the steps (outside the closure), without parameters and gradients.
@@ -28,14 +28,9 @@ Run `python benchmarks/overhead.py --help`; needs gradline[study].
 from __future__ import annotations
 
 import argparse
-import contextlib
 import copy
-import datetime
 import gc
-import json
 import math
-import os
-import platform
 import random
 import sys
 import time
@@ -45,8 +40,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
+from harness import header, keep_memory, machine, quartiles, report_progress, write
 from problems import PROBLEMS, SEED, Problem, load
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -54,14 +49,8 @@ from torch.profiler import ProfilerActivity, profile, record_function
 
 import gradline
 
-ALLOCATOR = {
-    "MALLOC_TRIM_THRESHOLD_": str(2**32),
-    "MALLOC_MMAP_THRESHOLD_": str(2**25),  # the largest that every glibc accepts
-    "MALLOC_MMAP_MAX_": "0",
-    "MALLOC_TOP_PAD_": str(2**26),
-}
-QUIET_PROFILER = {"KINETO_LOG_LEVEL": "6"}
 REFERENCE = "SGD"
+RATIO = "ratio: time per evaluation, relative to a step of torch.optim.SGD on the same closure"
 JUDGED = "GOLSI"
 
 
@@ -121,13 +110,17 @@ class Trainer:
 
     def backward(self) -> Tensor:
         """The loss of the next mini-batch, and its gradients."""
+        loss = self.forward()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
+
+    def forward(self, **options: Any) -> Tensor:
+        """The loss of the next mini-batch."""
         problem = self.problem
         row = self._rows.randrange(len(problem.inputs) - problem.batch_size)
         batch = slice(row, row + problem.batch_size)
         self.evaluations += 1
-        loss = problem.loss(self.model(problem.inputs[batch]), problem.targets[batch])
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        return problem.loss(self.model(problem.inputs[batch]), problem.targets[batch], **options)
 
     def run(self, evaluations: int, closure: Callable[[], Tensor] | None = None) -> Block:
         """Whole steps with at least so many evaluations."""
@@ -266,13 +259,6 @@ def per_evaluation(block: Block) -> float:
     return block.seconds / block.evaluations
 
 
-def quartiles(samples: Sequence[float]) -> dict[str, float] | None:
-    if not samples:
-        return None
-    lower, median, upper = np.quantile(samples, (0.25, 0.5, 0.75)).tolist()
-    return {"median": median, "lower": lower, "upper": upper}
-
-
 def measure(result: Result, quick: bool) -> Iterator[str]:
     """Fill the result, telling what has been done: memory first, then interleaved timings."""
     problem = result.problem
@@ -316,45 +302,6 @@ def table(summary: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def machine() -> dict[str, Any]:
-    return {
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "threads": torch.get_num_threads(),
-        "clock": "CPU time" if torch.get_num_threads() == 1 else "wall time",
-        "cores": os.cpu_count(),
-        "cpu": cpu_model(),
-        "allocator": {name: os.environ.get(name) for name in ALLOCATOR},
-    }
-
-
-def cpu_model() -> str:
-    with contextlib.suppress(OSError):
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()
-
-
-def header(about: dict[str, Any], quick: bool) -> str:
-    steady = all(about["allocator"].values())
-    lines = [
-        f"torch {about['torch']}, {about['threads']} of {about['cores']} cores, {about['clock']}, {about['cpu']}",
-        "glibc's allocator keeps its memory (no trim, no mmap), so that page faults do not depend on the heap's layout"
-        if steady
-        else "the allocator is as the system has it",
-        "ratio: time per evaluation, relative to a step of torch.optim.SGD on the same closure",
-    ]
-    if quick:
-        lines.append("a smoke run: its numbers mean nothing")
-    return "\n".join(lines)
-
-
-def report_progress(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
-
-
 def run(names: Sequence[str], quick: bool, summaries: dict[str, dict[str, Any]]) -> bool:
     """Measure the problems, print and collect their tables; false if interrupted, with what there is so far."""
     for name in names:
@@ -374,13 +321,6 @@ def run(names: Sequence[str], quick: bool, summaries: dict[str, dict[str, Any]])
     return True
 
 
-def keep_memory() -> None:
-    """Start this program anew, once, with an allocator that does not give memory back. Only glibc reads these."""
-    settings = ALLOCATOR | QUIET_PROFILER
-    if sys.platform == "linux" and any(os.environ.get(name) != value for name, value in settings.items()):
-        os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], os.environ | settings)
-
-
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--problem", choices=PROBLEMS, action="append", help="only this one (may be repeated)")
@@ -395,13 +335,11 @@ def main() -> int:
     keep_memory()
     torch.set_num_threads(chosen.threads)
     about = machine()
-    print(header(about, chosen.quick), flush=True)
+    print(header(about, chosen.quick, RATIO), flush=True)
     summaries: dict[str, dict[str, Any]] = {}
     complete = run(chosen.problem or list(PROBLEMS), chosen.quick, summaries)
     if chosen.json:
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        results = {"date": date, "quick": chosen.quick, "complete": complete, "machine": about, "problems": summaries}
-        chosen.json.write_text(json.dumps(results, indent=2) + "\n")
+        write(chosen.json, about, quick=chosen.quick, complete=complete, problems=summaries)
     return 0 if complete else 130
 
 

@@ -22,7 +22,7 @@ class Problem:
     model: nn.Module
     inputs: Tensor
     targets: Tensor
-    loss: Callable[[Tensor, Tensor], Tensor]
+    loss: Callable[..., Tensor]
     batch_size: int
     target: float  # the largest ratio that GOLS-I may have
     block: int  # evaluations in a timed block

@@ -19,5 +19,6 @@ def on_pre_build(config: Any) -> None:
     spec.loader.exec_module(pictures)
     folder = HERE / "pictures"
     files = [folder / name for name in pictures.names()]
-    if any(not file.exists() or file.stat().st_mtime < source.stat().st_mtime for file in files):
+    changed = max(code.stat().st_mtime for code in (source, *(HERE.parent / "src/gradline/plot").glob("*.py")))
+    if any(not file.exists() or file.stat().st_mtime < changed for file in files):
         pictures.make(folder)

@@ -1,8 +1,8 @@
 """The pictures of the documentation, made by the code they explain.
 
 Each picture is a function that computes its data and a function that draws them; `make` writes them all as SVG, once
-for light and once for dark pages. Every random number has a seed. The colours are mostly those of Okabe and Ito, which
-colour-blind readers can tell apart, and no line or mark is told from another by its colour alone.
+for light and once for dark pages. Every random number has a seed. No line or mark is told from another by its colour
+alone.
 """
 
 from __future__ import annotations
@@ -21,28 +21,15 @@ from matplotlib.figure import Figure
 from numpy.typing import NDArray
 
 import gradline
-from gradline.protocol import Record
-from gradline.searches import GolsI
+import gradline.plot
+from gradline.plot.inks import DARK, LIGHT, Inks
+from gradline.protocol import Moments, Record
+from gradline.searches import GolsI, Prls, PrlsMemory
 
 Array = NDArray[np.float64]
 
 HIDDEN = 10
 DPI = 200
-
-
-class Inks(NamedTuple):
-    """The colours of one drawing: text and axes, faint lines, and four for data."""
-
-    text: str
-    faint: str
-    blue: str
-    orange: str
-    green: str
-    purple: str
-
-
-LIGHT = Inks(text="#222222", faint="#b0b0b0", blue="#0072b2", orange="#d55e00", green="#009e73", purple="#a3487f")
-DARK = Inks(text="#e6e6e6", faint="#6b6f7a", blue="#56b4e9", orange="#e69f00", green="#2fd3a3", purple="#e39ac0")
 
 
 # ---- The loss along one direction: Iris, a network with one hidden layer ----
@@ -68,8 +55,8 @@ class IrisLine(NamedTuple):
         )
 
 
-def iris_line(*, seed: int = 7, longest: float = 13.0, points: int = 101) -> IrisLine:
-    """Walk along -∇L from a random start, and note value and slope of every sample."""
+def iris(*, seed: int = 7) -> Callable[[float], tuple[Array, Array]]:
+    """Step along -∇L from a random start → slope and value of every sample there."""
     from sklearn.datasets import load_iris
 
     data = load_iris()
@@ -90,10 +77,19 @@ def iris_line(*, seed: int = 7, longest: float = 13.0, points: int = 101) -> Iri
     slope_and_value = torch.func.vmap(
         torch.func.grad_and_value(lambda step, x, y: loss(start + step * direction, x, y)), in_dims=(None, 0, 0)
     )
-    steps = torch.linspace(0.0, longest, points, dtype=torch.float64)
-    seen = [slope_and_value(step, inputs, targets) for step in steps]
-    slopes, values = (np.stack([part.numpy() for part in parts]) for parts in zip(*seen, strict=True))
-    return IrisLine(steps.numpy(), values, slopes)
+
+    def at(step: float) -> tuple[Array, Array]:
+        slopes, values = slope_and_value(torch.tensor(step, dtype=torch.float64), inputs, targets)
+        return slopes.numpy(), values.numpy()
+
+    return at
+
+
+def iris_line(*, longest: float = 13.0, points: int = 101) -> IrisLine:
+    """Walk along -∇L from a random start, and note value and slope of every sample."""
+    steps = np.linspace(0.0, longest, points)
+    slopes, values = (np.stack(parts) for parts in zip(*map(iris(), steps.tolist()), strict=True))
+    return IrisLine(steps, values, slopes)
 
 
 class Sampled(NamedTuple):
@@ -260,6 +256,36 @@ def draw_searches(data: dict[str, Record[Any, Any]], inks: Inks) -> Figure:
 # ---- The steps of a training run ----
 
 
+class Cancer(NamedTuple):
+    """Logistic regression on 400 samples of the breast cancer data, from random weights."""
+
+    inputs: torch.Tensor
+    targets: torch.Tensor
+    weights: torch.Tensor
+
+    def loss(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """The mean over a mini-batch."""
+        return torch.nn.functional.binary_cross_entropy_with_logits(x @ self.weights[:-1] + self.weights[-1], y)
+
+    def closure(self, optimizer: gradline.LineSearchOptimizer, size: int) -> Callable[[], torch.Tensor]:
+        """A new mini-batch of this size each time; or all the data."""
+        if size == len(self.inputs):
+            return gradline.batches.full(self.inputs, self.targets).closure(optimizer, self.loss)
+        batches = gradline.batches.dynamic(self.inputs, self.targets, batch_size=size, seed=0)
+        return batches.closure(optimizer, self.loss)
+
+
+def cancer() -> Cancer:
+    from sklearn.datasets import load_breast_cancer
+
+    data = load_breast_cancer()
+    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))[:400]
+    inputs = torch.tensor(data.data)[order]
+    inputs = (inputs - inputs.mean(0)) / inputs.std(0)
+    weights = torch.randn(31, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
+    return Cancer(inputs, torch.tensor(data.target)[order].double(), weights)
+
+
 class Run(NamedTuple):
     """One training run: every probe's step, and for each search when it ended, its step and the full-batch loss."""
 
@@ -270,34 +296,20 @@ class Run(NamedTuple):
 
 
 def runs_data(*, sizes: tuple[int, ...] = (10, 100, 400), evaluations: int = 3000) -> dict[int, Run]:
-    """Logistic regression on 400 samples of breast cancer data, started at random, trained by GOLS-I."""
-    from sklearn.datasets import load_breast_cancer
-
-    data = load_breast_cancer()
-    order = torch.randperm(len(data.target), generator=torch.Generator().manual_seed(0))[:400]
-    inputs = torch.tensor(data.data)[order]
-    inputs = (inputs - inputs.mean(0)) / inputs.std(0)
-    targets = torch.tensor(data.target)[order].double()
+    """The regression trained by GOLS-I."""
     runs = {}
     for size in sizes:
-        weights = torch.randn(31, generator=torch.Generator().manual_seed(1), dtype=torch.float64).requires_grad_()
-        optimizer = gradline.GOLSI([weights])
-
-        def loss(x: torch.Tensor, y: torch.Tensor, weights: torch.Tensor = weights) -> torch.Tensor:
-            return torch.nn.functional.binary_cross_entropy_with_logits(x @ weights[:-1] + weights[-1], y)
-
-        if size == len(inputs):
-            batches = gradline.batches.full(inputs, targets)
-        else:
-            batches = gradline.batches.dynamic(inputs, targets, batch_size=size, seed=0)
-        closure = batches.closure(optimizer, loss)
+        problem = cancer()
+        optimizer = gradline.GOLSI([problem.weights])
+        closure = problem.closure(optimizer, size)
         entries, probes = [], [0.0]  # the first evaluation is at 0
         while optimizer.evaluations < evaluations:
             optimizer.step(closure)
             assert optimizer.last is not None
             probes += [step for step, _ in optimizer.last.transcript]
             with torch.no_grad():
-                entries.append((optimizer.evaluations, optimizer.last.step, loss(inputs, targets).item()))
+                loss = problem.loss(problem.inputs, problem.targets).item()
+            entries.append((optimizer.evaluations, optimizer.last.step, loss))
         runs[size] = Run(np.array(probes), *np.array(entries).T)
     return runs
 
@@ -322,6 +334,45 @@ def draw_runs(data: dict[int, Run], inks: Inks) -> Figure:
     return figure
 
 
+# ---- Single searches, drawn by gradline.plot ----
+
+
+def one_search_data(*, size: int = 100, number: int = 12) -> Record[Any, Any]:
+    """One search of the training run with mini-batches of this size."""
+    problem = cancer()
+    optimizer = gradline.GOLSI([problem.weights])
+    closure = problem.closure(optimizer, size)
+    for _ in range(number):
+        optimizer.step(closure)
+    assert optimizer.last is not None
+    return optimizer.last
+
+
+def prls_data(*, seed: int = 23, size: int = 10, guess: float = 2.0) -> Record[Any, Any]:
+    """PrLS along the Iris line, with a new mini-batch at each probe."""
+    along, rng = iris(), np.random.default_rng(seed)
+
+    def phi(step: float) -> Moments:
+        chosen = rng.permutation(150)[:size]
+        slopes, values = (samples[chosen] for samples in along(step))
+        return Moments(
+            float(slopes.mean()),
+            float(values.mean()),
+            value_var=float(values.var(ddof=1)) / size,
+            slope_var=float(slopes.var(ddof=1)) / size,
+        )
+
+    return gradline.solve(Prls(), phi, memory=PrlsMemory(guess, guess))
+
+
+def draw_record(data: Record[Any, Any], inks: Inks) -> Figure:
+    """As anyone may draw it."""
+    with matplotlib.rc_context(inks.rc):
+        figure = gradline.plot.search(data)
+    assert isinstance(figure, Figure)
+    return figure
+
+
 # ---- Making them ----
 
 PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
@@ -329,6 +380,8 @@ PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
     "found": (found_data, draw_found),
     "searches": (searches_data, draw_searches),
     "runs": (runs_data, draw_runs),
+    "one-search": (one_search_data, draw_record),
+    "prls": (prls_data, draw_record),
 }
 
 

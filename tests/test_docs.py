@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import gradline
+import gradline.plot
 import gradline.protocol
 import gradline.searches
 
@@ -97,7 +98,7 @@ def test_every_public_name_is_in_the_reference(site):
     documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     public = {
         f"{module.__name__}.{name}"
-        for module in (gradline, gradline.protocol, gradline.searches)
+        for module in (gradline, gradline.plot, gradline.protocol, gradline.searches)
         for name in module.__all__
     }
     assert not public - documented, f"not in the reference: {sorted(public - documented)}"
@@ -126,6 +127,32 @@ def test_what_the_text_says_of_the_three_searches(pictures):
     assert (grow.evaluations, shrink.evaluations, at_once.evaluations) == (5, 3, 1)
     assert grow.stop is shrink.stop is gradline.protocol.Stop.SIGN_CHANGE
     assert at_once.stop is gradline.protocol.Stop.ACCEPTED_AT_ONCE
+
+
+def test_what_the_text_says_of_one_search(pictures):
+    with pictures.one_thread():
+        record = pictures.one_search_data()
+    slopes = [seen.slope for _, seen in record.transcript]
+    assert len(slopes) == 4
+    assert slopes[0] > 0.9 * abs(record.origin.at_zero.slope)
+    assert min(slopes[:3]) > 0.0 > slopes[3]
+    assert slopes[0] > abs(record.origin.at_zero.slope)  # steeper than the start was
+    assert slopes[0] < 1.1 * abs(record.origin.at_zero.slope)  # if only just
+
+
+def test_what_the_text_says_of_prls(pictures):
+    with pictures.one_thread():
+        record = pictures.prls_data()
+    first, second, third, last = (seen for _, seen in record.transcript)
+    assert max(first.slope, second.slope) < 0.0 < third.slope
+    assert last.value > max(first.value, second.value, third.value, record.origin.at_zero.value)
+    assert record.outcome.probe == 3
+    considered = record.search.considered(record.origin, record.memory, record.transcript[:-1])
+    assert considered == [record.step, 16.0]
+    data = gradline.plot.search_data(record)
+    chances = [data.beliefs[step][2] for step, _ in record.transcript]
+    assert max(chances[:3]) < 0.3
+    assert chances[3] > 0.9
 
 
 def test_what_the_text_says_of_the_training_run(pictures):

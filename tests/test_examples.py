@@ -54,3 +54,9 @@ def test_resume():
 
 def test_own_search():
     assert load("own_search").main() < 1e-3
+
+
+def test_prls(tmp_path):
+    losses = load("prls").main(picture=tmp_path / "search.png")
+    assert all(loss < 0.2 for loss in losses.values())
+    assert (tmp_path / "search.png").stat().st_size > 1000

@@ -30,6 +30,7 @@ def run(program):
         "import gradline.searches",
         "import gradline.protocol",
         "import gradline.testing",
+        "import gradline.plot",
         "from gradline import solve",
         "from gradline.searches import GolsI; import gradline; assert gradline.solve(GolsI(), lambda a: a - 0.5).step",
         "import gradline; assert 'GOLSI' in dir(gradline)",
@@ -63,7 +64,12 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_torch_is_imported_only_when_it_is_needed():
-    run("import sys, gradline, gradline.searches, gradline.testing; assert 'torch' not in sys.modules")
+    run("import sys, gradline, gradline.searches, gradline.testing, gradline.plot; assert 'torch' not in sys.modules")
+
+
+def test_matplotlib_is_imported_only_when_it_is_needed():
+    run("import sys, gradline, gradline.plot; assert 'matplotlib' not in sys.modules")
+    run("import sys, gradline; assert 'gradline.plot' not in sys.modules")
 
 
 def imports(path, module, *, everywhere=False):
@@ -111,6 +117,7 @@ ALLOWED = {
     "gradline.function": ("gradline.protocol",),
     "gradline.searches": ("gradline.protocol", "gradline.searches"),
     "gradline.testing": ("gradline.protocol", "gradline.testing"),
+    "gradline.plot": ("gradline.protocol", "gradline.searches", "gradline.plot"),
 }
 
 
@@ -140,5 +147,6 @@ def test_only_the_torch_part_imports_torch_at_once(module):
 
 
 def test_the_parts_are_there_after_one_import():
-    code = "import gradline; gradline.searches.GolsI, gradline.protocol.Slope, gradline.testing.check_line_search"
+    names = "searches.GolsI", "protocol.Slope", "testing.check_line_search", "plot.search"
+    code = f"import gradline; {', '.join(f'gradline.{name}' for name in names)}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,6 +11,8 @@ from gradline import searches as searches
 from gradline.function import solve
 
 if TYPE_CHECKING:
+    from gradline import plot as plot
+    from gradline import testing as testing
     from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches
 
 __version__ = version("gradline")
@@ -18,12 +20,13 @@ __version__ = version("gradline")
 __all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "solve"]
 
 _NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches"}
+_PARTS = {"plot", "testing"}
 
 
 def __getattr__(name: str) -> Any:
-    """Import what needs torch, and what only tests need, when it is asked for."""
-    if name == "testing":
-        return import_module("gradline.testing")
+    """Import what needs torch, and what training does without, when it is asked for."""
+    if name in _PARTS:
+        return import_module(f"gradline.{name}")
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module 'gradline' has no attribute {name!r}")
     try:
@@ -39,4 +42,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted(set(globals()) | _NEEDS_TORCH | {"testing"})
+    return sorted(set(globals()) | _NEEDS_TORCH | _PARTS)

@@ -47,6 +47,57 @@ def test_what_it_says_of_itself():
     assert list(candidates(Prls(), [(0.1, None), (0.2, None)])) == [0, 1]
 
 
+# ---- among which steps it chose
+
+
+def test_it_says_among_which_steps_it_chose():
+    """Each next probe is one considered; the last one is beyond all probes; the others are minima of the surrogate."""
+    search = Prls(max_probes=20, acceptance=0.99)
+    for function in ZOO:
+        record = solve(search, function.phi(), norm=function.norm, memory=PrlsMemory(1.0, 1.0))
+        origin, memory, transcript = record.origin, record.memory, record.transcript
+        if not all(seen.finite for _, seen in transcript):
+            continue
+        assert search.considered(origin, memory, []) == []
+        for count in range(1, len(transcript)):
+            told = transcript[:count]
+            found = search.considered(origin, memory, told)
+            if not found:  # the small step
+                assert record.stop is Stop.BELIEVED_UPHILL
+                continue
+            assert transcript[count][0] in found
+            assert found[-1] > max(step for step, _ in told)
+            minima = search.surrogate(origin, memory, told).minima()
+            assert found[:-1] == [one for one in minima if one is not None]
+        assert search.considered(origin, memory, transcript) == []
+
+
+def test_what_it_considers_is_in_the_units_of_the_caller():
+    phi = next(f for f in ZOO if f.name == "noisy quadratic, deviation 0.05, seed 1").phi()
+    pending = Pending(Prls(), Origin(phi(0.0), 1.0), PrlsMemory(0.01, 0.01))
+    pending.tell(phi(pending.step))
+    assert pending.step == 0.02
+    assert pending.search.considered(pending.origin, pending.memory, pending.transcript)[-1] == 0.02
+
+
+def test_where_nothing_is_considered():
+    vanished = Origin(Moments(0.0, 1.0, 0.1, 0.1), 1.0)
+    assert Prls().considered(vanished, PrlsMemory(1.0, 1.0), []) == []
+    pending = begin(value=-1.0)
+    pending.tell(Moments(NAN, NAN, 1e-4, 1e-4))
+    assert pending.search.considered(pending.origin, pending.memory, pending.transcript) == []  # a tenth of the way
+
+
+def test_a_transcript_of_another_search_has_no_considered_steps():
+    pending = begin()
+    seen = Moments(-1.0, 0.0, 1e-4, 1e-4)
+    with pytest.raises(ValueError, match=r"at probe 0 it has step 2.0 where the search asks for step 1.0"):
+        pending.search.considered(pending.origin, (1.0, 1.0), [(2.0, seen)])
+    tell(pending, (-0.4, 0.0))
+    with pytest.raises(ValueError, match="where the search asks for nothing more"):
+        pending.search.considered(pending.origin, (1.0, 1.0), [*pending.transcript, (2.0, seen)])
+
+
 # ---- scaling
 
 bowls = st.tuples(st.floats(0.05, 20.0), st.floats(1e-3, 1.0), st.integers(0, 5))

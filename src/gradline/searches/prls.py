@@ -159,6 +159,34 @@ class Prls:
                 surrogate.observe(step / units.step, *shown)
         return surrogate
 
+    def considered(
+        self, origin: Origin[Moments], memory: PrlsMemory, transcript: Sequence[tuple[float, Value]]
+    ) -> list[float]:
+        """The steps among which the search chose its next probe after those of a transcript.
+
+        They are the minima of the surrogate between the probes, and last the one step beyond. The list is empty where
+        there was no choice: before the first probe, at the small step of a start believed uphill, where all probes so
+        far were not finite, and at the end.
+        """
+        units = Units.of(origin.at_zero, _checked(memory).guess)
+        if units is None:
+            return []
+        surrogate = units.surrogate(self.offset)
+        number: dict[float, int | None] = {0.0: None}
+        plan = _Plan(1.0)
+        for probe, (step, seen) in enumerate(transcript):
+            if plan.stop is not None or plan.point * units.step != step:
+                asked = "nothing more" if plan.stop is not None else f"step {plan.point * units.step!r}"
+                raise ValueError(
+                    f"transcript must be one of {self!r}: at probe {probe} it has step {step!r} "
+                    f"where the search asks for {asked}"
+                )
+            try:
+                plan = self._told(units, surrogate, plan, seen, number, probe)
+            except (ZeroDivisionError, OverflowError):
+                return []
+        return [point * units.step for point in plan.options]
+
     def search(self, origin: Origin[Moments], memory: PrlsMemory) -> Generator[float, Value, Outcome[PrlsMemory]]:
         """One search; `memory` is the guess and the running mean of steps."""
         guess, _ = memory = _checked(memory)
@@ -173,16 +201,8 @@ class Prls:
             point = plan.point
             seen = yield point * guess
             smallest = min(smallest, point)
-            if seen.finite:
-                number[point] = probes
-            probes += 1
-            shown = units.scaled(seen)
             try:
-                if shown is not None:
-                    surrogate.observe(point, *shown)
-                else:
-                    plan = plan._replace(bound=min(plan.bound, point))
-                plan = self._decide(surrogate, plan, number, probes >= self.max_probes)
+                plan = self._told(units, surrogate, plan, seen, number, probes)
             except (ZeroDivisionError, OverflowError):  # points so close to each other that h⁴ is zero
                 return Outcome(0.0, None, Stop.SURROGATE_LOST, self._below(memory, smallest * guess))
             if plan.stop is not None:
@@ -190,10 +210,31 @@ class Prls:
                     return Outcome(0.0, None, Stop.NON_FINITE, self._below(memory, smallest * guess))
                 step = plan.point * guess
                 return Outcome(step, number[plan.point], plan.stop, self._after(memory, step))
+            probes += 1
+
+    def _told(
+        self,
+        units: Units,
+        surrogate: Surrogate,
+        plan: _Plan,
+        seen: Value,
+        number: dict[float, int | None],
+        probe: int,
+    ) -> _Plan:
+        """What to do after a probe at the point of a plan; it becomes known to the surrogate, and gets its number."""
+        point = plan.point
+        if seen.finite:
+            number[point] = probe
+        shown = units.scaled(seen)
+        if shown is not None:
+            surrogate.observe(point, *shown)
+        else:
+            plan = plan._replace(bound=min(plan.bound, point))
+        return self._decide(surrogate, plan, number, probe + 1 >= self.max_probes)
 
     def _decide(self, surrogate: Surrogate, plan: _Plan, fit: Collection[float], last: bool) -> _Plan:
         """What to do after a probe: accept a point (one in `fit`: the others are not finite), or probe another."""
-        point, extension, bound, small, _ = plan
+        point, extension, bound, small, *_ = plan
         if small:
             return _Plan(point, stop=Stop.BELIEVED_UPHILL)
         zero = surrogate.at_seen(0)
@@ -207,13 +248,13 @@ class Prls:
         if last:
             return _settle(beliefs, plan, fit, Stop.LOWEST_MEAN)
         if len(beliefs) == 1:  # nothing seen yet but the origin
-            return plan._replace(point=CLOSER * bound)
+            return plan._replace(point=CLOSER * bound, options=())
         lowest = _lowest(beliefs)
         if abs(lowest.slope) < FLAT_SLOPE and lowest.covariance < FLAT_COVARIANCE and lowest.point in fit:
             return _Plan(lowest.point, stop=Stop.ALMOST_FLAT)
         minima = surrogate.minima()
         if minima[0] is None and zero.slope > 0.0:
-            return plan._replace(point=SMALL * min(beliefs[1].point, bound), small=True)
+            return plan._replace(point=SMALL * min(beliefs[1].point, bound), small=True, options=())
         fine = [one for one in beliefs[1:-1] if one.point in fit and self._accepts(zero, one)]
         if fine:
             return _Plan(_lowest(fine).point, stop=Stop.PROBABLY_WOLFE_EARLIER)
@@ -223,15 +264,15 @@ class Prls:
             ahead = before + CLOSER * (bound - before)
             if not before < ahead < bound:
                 return _settle(beliefs, plan, fit, Stop.NO_PROGRESS)
-        options = [one for one in minima if one is not None and one < bound]
-        after = self._best(surrogate, [*options, ahead], lowest.mean)
+        options = (*(one for one in minima if one is not None and one < bound), ahead)
+        after = self._best(surrogate, options, lowest.mean)
         # As published: the last point probed, not the rightmost one.
-        return _Plan(after, 2.0 * extension if after == point + extension else extension, bound)
+        return _Plan(after, 2.0 * extension if after == point + extension else extension, bound, options=options)
 
     def _accepts(self, zero: Belief, there: Belief) -> bool:
         return wolfe(zero, there, self.decrease, self.curvature).exceeds(self.acceptance)
 
-    def _best(self, surrogate: Surrogate, options: list[float], lowest: float) -> float:
+    def _best(self, surrogate: Surrogate, options: Sequence[float], lowest: float) -> float:
         """The option of largest expected improvement times Wolfe probability, the first of equals."""
         if len(options) == 1:
             return options[0]
@@ -270,6 +311,8 @@ class _Plan(NamedTuple):
     small: bool = False
     """Whether the point is the small step that is taken whatever is seen."""
     stop: Stop | None = None
+    options: tuple[float, ...] = ()
+    """Among which the point was chosen, if there was a choice."""
 
 
 def _settle(beliefs: list[Belief], plan: _Plan, fit: Collection[float], stop: Stop) -> _Plan:

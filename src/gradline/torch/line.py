@@ -115,10 +115,10 @@ class Line:
         A parameter that does not move adds nothing to the slope.
         """
         along = self.directions_of(gradients.parameters)
-        if self._pair and not more and along is self.directions:
-            norm, slope = self._pair.measure(gradients.tensors)
+        if self._pair and along is self.directions:
+            norm, slope, *values = self._pair.measure(gradients.tensors, more)
             if 0.0 < norm < math.inf:
-                return norm, slope, []
+                return norm, slope, values
         return measure(gradients.tensors, along, *more)
 
 
@@ -146,10 +146,11 @@ class _Pair:
             and sum(p.numel() for p in parameters) <= _SMALL
         )
 
-    def measure(self, gradients: list[Tensor]) -> tuple[float, float]:
+    def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
         torch._foreach_copy_(self.gradients, gradients)
-        slope, square = torch.mv(self.rows, self.rows[1]).tolist()
-        return math.sqrt(square), slope
+        numbers = torch.mv(self.rows, self.rows[1])
+        slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
+        return [math.sqrt(square), slope, *values]
 
 
 def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) -> tuple[float, float, list[float]]:

@@ -124,7 +124,8 @@ def _receive(url: str, file: File, part: Path, have: int, timeout: float, bar: A
             stream.truncate()
             while have < file.size:
                 try:
-                    chunk = answer.read(min(CHUNK, file.size - have))
+                    # read1 waits for no more than has come, so that silence loses nothing.
+                    chunk = answer.read1(min(CHUNK, file.size - have))
                 except (OSError, http.client.HTTPException) as error:
                     raise _MirrorError(f"{_words(error)} after {have:,} of {file.size:,} bytes", final=False) from error
                 if not chunk:

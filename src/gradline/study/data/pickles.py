@@ -1,6 +1,6 @@
 """The pickles of CIFAR10, read so that they can build nothing but dictionaries, lists, numbers, bytes and byte arrays.
 
-A pickle is a program. Two walls keep this one harmless, each enough by itself for what we know:
+A pickle is a program. Two walls keep this one harmless:
 
 1. its instructions are read first, and only those that CIFAR10's files use are allowed (no instruction that makes an
    object of a class, reads the registry of extensions, or takes a name from the stack);
@@ -35,34 +35,31 @@ _INSTRUCTIONS = frozenset(
 def parse_pickle(content: bytes, *, name: str) -> Any:
     """What a pickle in CIFAR10's format holds (strings as bytes), or a `DataError` if it asks for anything else."""
     try:
-        _inspect(content, name)
-        found = _Reader(content, name).load()
-    except DataError:
-        raise
+        _inspect(content)
+        found = _Reader(content).load()
+    except DataError as error:
+        raise DataError(f"{name} is refused: {error}") from error
     except Exception as error:  # a malformed pickle can raise nearly anything
         raise DataError(f"{name} is not a pickle in CIFAR10's format: {error}") from error
     return _arrays(found)
 
 
-def _inspect(content: bytes, name: str) -> None:
+def _inspect(content: bytes) -> None:
     stop = None
     for count, (instruction, argument, position) in enumerate(pickletools.genops(content)):
         if instruction.name not in _INSTRUCTIONS:
-            raise DataError(
-                f"{name} is refused: its pickle has the instruction {instruction.name}, which has no place there"
-            )
+            raise DataError(f"its pickle has the instruction {instruction.name}, which has no place there")
         if instruction.name in ("BINPUT", "LONG_BINPUT") and int(argument or 0) > count:
             # The place in the memo is allocated up to this number, whatever it is.
-            raise DataError(f"{name} is refused: its pickle puts away object {argument} after {count} instructions")
+            raise DataError(f"its pickle puts away object {argument} after {count} instructions")
         stop = position
     if stop != len(content) - 1:
-        raise DataError(f"{name} is refused: there are bytes after the end of its pickle")
+        raise DataError("there are bytes after the end of its pickle")
 
 
 class _Reader(pickle.Unpickler):
-    def __init__(self, content: bytes, name: str) -> None:
+    def __init__(self, content: bytes) -> None:
         super().__init__(io.BytesIO(content), encoding="bytes")
-        self._name = name
         array, element = _ArrayName(), _TypeName()
         self._known: dict[tuple[str, str], object] = {
             ("numpy", "ndarray"): array,
@@ -75,11 +72,11 @@ class _Reader(pickle.Unpickler):
         try:
             return self._known[module, name]
         except KeyError:
-            raise DataError(f"{self._name} is refused: its pickle asks for {module}.{name}") from None
+            raise DataError(f"its pickle asks for {module}.{name}") from None
 
     def persistent_load(self, pid: Any) -> NoReturn:
         """Refuse: nothing is stored elsewhere."""
-        raise DataError(f"{self._name} is refused: its pickle refers to an object outside")
+        raise DataError("its pickle refers to an object outside")
 
 
 class _StandIn:

@@ -37,11 +37,11 @@ class ZScore:
             total += block.sum(axis=0)
             np.minimum(low, block.min(axis=0), out=low)
             np.maximum(high, block.max(axis=0), out=high)
-        mean = total / rows
+        # Compared, not computed: the mean of many 0.1 is not exactly 0.1, and their variance not exactly zero.
+        constant = low == high
+        mean = np.where(constant, low, total / rows)
         for block in _blocks(parts):
             squares += ((block - mean) ** 2).sum(axis=0)
-        # Compared, not computed: the variance of a constant 0.1 is not exactly zero in floating point.
-        constant = low == high
         deviation = np.sqrt(squares / max(1, rows - 1))
         # A spread too small to square (below 1e-154) has no deviation to divide by either.
         constant |= deviation == 0.0

@@ -1,0 +1,274 @@
+"""What there is to see of one search: numbers only, no drawing.
+
+Non-finite probes count as a slope of +∞ where a sign is asked for, as they do in the searches.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradline.plot._beliefs import Array, Beliefs, beliefs_at
+from gradline.protocol import Origin, Outcome, Pending, Record, Search, Slope, Transcript, Value, observes
+from gradline.searches import Armijo, GolsBack, GolsI, GolsMax, Prls, PrlsMemory, StrongWolfe
+
+DECADE = 10.0
+"""Where the steps span more than this factor, the axis of steps is logarithmic."""
+
+
+class Point(NamedTuple):
+    """What was seen at one step."""
+
+    number: int
+    """1 for the first probe; 0 is the origin."""
+    step: float
+    slope: float
+    value: float | None
+    """`None` where the search did not look at values."""
+
+
+class Rule(NamedTuple):
+    """The slopes that a search accepts: from `low` to `high`."""
+
+    low: float
+    high: float
+    says: str
+
+
+@dataclass(frozen=True, eq=False)
+class SearchData:
+    """One search, ready to be drawn."""
+
+    headline: str
+    reason: str
+    """Why it ended, as a sentence; or how far it is."""
+    origin: Point | None
+    probes: tuple[Point, ...]
+    accepted: Point | None
+    asked: float | None
+    """Where a search under way would probe next."""
+    bracket: tuple[float, float] | None
+    """The two steps between which the slope rises through `level`, as far as a gradient-only search knows."""
+    level: float
+    """0, or the slope that the search looks for instead."""
+    rule: Rule | None
+    decrease: float | None
+    """c1·F'(0), where the search wants F(α) to be below F(0) + c1·F'(0)·α."""
+    values: bool
+    """Whether the search looks at values."""
+    considered: tuple[float, ...]
+    """PrLS: the steps among which the last probe was chosen (or the next one, if under way)."""
+    beliefs: Beliefs | None
+    """PrLS: what is believed along the line."""
+    noise: tuple[float, float] | None
+    """PrLS: the standard deviations of every value and slope seen."""
+    acceptance: float | None
+    """PrLS: the Wolfe probability above which a step is accepted."""
+    logarithmic: bool
+    """Whether the steps span more than a decade."""
+    span: tuple[float, float]
+    """The smallest step above 0, and the largest."""
+
+    @property
+    def panels(self) -> int:
+        """How many axes the picture has: 1 of slopes; 2 with values; 3 with Wolfe probabilities."""
+        return 1 + self.values + (self.beliefs is not None)
+
+    @property
+    def points(self) -> tuple[Point, ...]:
+        """The origin, if known, and the probes."""
+        return self.probes if self.origin is None else (self.origin, *self.probes)
+
+
+class _Given(NamedTuple):
+    search: Search[Any, Any] | None
+    origin: Origin[Any] | None
+    memory: Any
+    outcome: Outcome[Any] | None
+    transcript: Transcript[Any]
+    asked: float | None
+
+
+def search_data(
+    transcript: Record[Any, Any] | Pending[Any, Any] | Transcript[Any],
+    *,
+    search: Search[Any, Any] | None = None,
+    origin: Origin[Any] | None = None,
+) -> SearchData:
+    """The numbers that [`gradline.plot.search`][gradline.plot.search] draws.
+
+    ```python
+    import gradline
+    from gradline.searches import GolsI
+
+    record = gradline.solve(GolsI(), lambda step: step - 0.3, memory=0.1)
+    data = gradline.plot.search_data(record)
+    assert data.bracket == (0.2, 0.4)
+    assert data.accepted.number == 3
+    ```
+    """
+    given = _given(transcript, search, origin)
+    search, start, outcome = given.search, given.origin, given.outcome
+    kind = _kind(given)
+    values = issubclass(kind, Value)
+    probes = tuple(_point(n, step, seen, values) for n, (step, seen) in enumerate(given.transcript, start=1))
+    zero = None if start is None else _point(0, 0.0, start.at_zero, values)
+    rule, level = _rule(search, start)
+    failed = outcome is not None and outcome.probe is None
+    data: dict[str, Any] = {
+        "origin": zero,
+        "probes": probes,
+        "accepted": None if outcome is None or outcome.probe is None else probes[outcome.probe],
+        "asked": given.asked,
+        "bracket": None if values or failed else _bracket(zero, probes, given.transcript, level),
+        "level": level,
+        "rule": rule,
+        "decrease": _decrease(search, start),
+        "values": values,
+    }
+    data["headline"] = _headline(given, data["accepted"])
+    data["reason"] = _reason(given)
+    return SearchData(**data, **_along(given))
+
+
+def _along(given: _Given) -> dict[str, Any]:
+    """The steps to show, and what PrLS believes there."""
+    search, start, transcript = given.search, given.origin, given.transcript
+    steps = [step for step, _ in transcript] + ([] if given.asked is None else [given.asked])
+    considered: list[float] = []
+    if isinstance(search, Prls) and start is not None:
+        # The last choice there was: the one that led to the last probe, unless another one is to come.
+        told = transcript[:-1] if given.asked is None else transcript
+        considered = search.considered(start, given.memory, told)
+    shown = [step for step in (*steps, *considered) if step > 0.0]
+    span = (min(shown), max(shown)) if shown else (1.0, 1.0)
+    logarithmic = span[1] > DECADE * span[0]
+    along: dict[str, Any] = {"considered": (), "beliefs": None, "noise": None, "acceptance": None}
+    if isinstance(search, Prls) and start is not None:
+        grid = np.union1d(_grid(span, logarithmic), [0.0, *shown])
+        beliefs = beliefs_at(grid.tolist(), search, start, given.memory, transcript)
+        if beliefs is not None:
+            noise = (math.sqrt(start.at_zero.value_var), math.sqrt(start.at_zero.slope_var))
+            along = {"beliefs": beliefs, "noise": noise, "acceptance": search.acceptance}
+            along["considered"] = tuple(considered)
+    return {**along, "logarithmic": logarithmic, "span": span}
+
+
+def _grid(span: tuple[float, float], logarithmic: bool) -> Array:
+    """Steps about evenly spaced on the axis."""
+    smallest, largest = span
+    if not logarithmic:
+        return np.linspace(0.0, 1.1 * largest, 301)
+    beyond = largest * (largest / smallest) ** 0.06
+    return np.concatenate([np.linspace(0.0, smallest, 60), np.geomspace(smallest, beyond, 300)])
+
+
+def _given(transcript: Any, search: Search[Any, Any] | None, origin: Origin[Any] | None) -> _Given:
+    if isinstance(transcript, Record | Pending):
+        for name, value in (("search", search), ("origin", origin)):
+            if value is not None:
+                raise ValueError(
+                    f"{name} must be left out (a {type(transcript).__name__} carries its own), got {value!r}"
+                )
+        asked = transcript.step if isinstance(transcript, Pending) and transcript.outcome is None else None
+        return _Given(
+            *(transcript.search, transcript.origin, transcript.memory, transcript.outcome),
+            list(transcript.transcript),
+            asked,
+        )
+    if not isinstance(transcript, list | tuple):
+        raise TypeError(f"transcript must be a Record, a Pending or a list of (step, seen), got {transcript!r}")
+    for probe, pair in enumerate(transcript):
+        if not (isinstance(pair, tuple | list) and len(pair) == 2 and isinstance(pair[1], Slope)):
+            raise TypeError(
+                "transcript must be a Record, a Pending or a list of (step, seen), seen being a Slope, a Value "
+                f"or Moments; got {pair!r} as probe {probe}"
+            )
+        if not (isinstance(pair[0], float | int) and 0.0 <= pair[0] < math.inf):
+            raise ValueError(
+                f"transcript must have finite steps of 0 or more (that is what searches probe), "
+                f"got {pair[0]!r} at probe {probe}"
+            )
+    if origin is not None and not isinstance(origin, Origin):
+        raise TypeError(f"origin must be an Origin(at_zero, norm), got {origin!r}")
+    if not transcript and origin is None:
+        raise ValueError("transcript must have a probe, or origin be given (there is nothing to draw), got []")
+    pairs = [(float(step), seen) for step, seen in transcript]
+    if isinstance(search, Prls) and origin is not None:
+        # It always begins at its guess, and needs no other memory: so the whole search is known.
+        memory = PrlsMemory(pairs[0][0], pairs[0][0]) if pairs else search.start()
+        return _given(Pending.replay(search, origin, memory, pairs), None, None)
+    return _Given(search, origin, None, None, pairs, None)
+
+
+def _kind(given: _Given) -> type[Slope]:
+    """What the search looks at; without a search, what all its observations have."""
+    if given.search is not None:
+        return observes(given.search)
+    seen = [one for _, one in given.transcript] + ([] if given.origin is None else [given.origin.at_zero])
+    return Value if all(isinstance(one, Value) for one in seen) else Slope
+
+
+def _point(number: int, step: float, seen: Slope, values: bool) -> Point:
+    return Point(number, step, seen.slope, seen.value if values and isinstance(seen, Value) else None)
+
+
+def _rule(search: Search[Any, Any] | None, origin: Origin[Any] | None) -> tuple[Rule | None, float]:
+    """The slopes that a search accepts, and the one whose passing it looks for."""
+    if origin is None:
+        return None, 0.0
+    steep = abs(origin.at_zero.slope)
+    match search:
+        case GolsI():
+            return Rule(0.0, search.overshoot * steep, "accepted at once\nif probed first"), 0.0
+        case GolsMax() | GolsBack():
+            bound = search.overshoot * steep
+            return Rule(-math.inf, bound, "at most c2·|F'(0)|"), bound
+        case StrongWolfe():
+            bound = search.curvature * steep
+            return Rule(-bound, bound, "within c2·|F'(0)|"), 0.0
+        case _:
+            return None, 0.0
+
+
+def _decrease(search: Search[Any, Any] | None, origin: Origin[Any] | None) -> float | None:
+    if origin is None or not isinstance(search, Armijo | StrongWolfe):
+        return None
+    slope: float = origin.at_zero.slope
+    return search.decrease * (min(slope, 0.0) if isinstance(search, Armijo) else slope)
+
+
+def _bracket(
+    origin: Point | None, probes: tuple[Point, ...], transcript: Transcript[Any], level: float
+) -> tuple[float, float] | None:
+    """The latest steps below the level and at or above it, if they are in that order."""
+    low = high = None
+    if origin is not None and origin.slope < level:
+        low = 0.0
+    for probe, (_, seen) in zip(probes, transcript, strict=True):
+        if seen.finite and seen.slope < level:
+            low = probe.step
+        else:
+            high = probe.step
+    return (low, high) if low is not None and high is not None and low < high else None
+
+
+def _headline(given: _Given, accepted: Point | None) -> str:
+    name = "" if given.search is None else f"{type(given.search).__name__}: "
+    count = len(given.transcript)
+    probes = "1 probe" if count == 1 else f"{count} probes"
+    if accepted is not None:
+        which = "" if accepted.number == count else f", the one numbered {accepted.number}"
+        return f"{name}step {accepted.step:.3g} accepted after {probes}{which}"
+    if given.outcome is not None:
+        return f"{name}no step accepted after {probes}" if count else f"{name}no step probed"
+    return f"{name}{probes}" + ("" if given.asked is None else " so far")
+
+
+def _reason(given: _Given) -> str:
+    if given.outcome is not None:
+        return str(given.outcome.stop)
+    return "" if given.asked is None else f"under way: the next probe is at step {given.asked:.3g}"
