@@ -13,13 +13,13 @@ from gradline.function import solve
 if TYPE_CHECKING:
     from gradline import plot as plot
     from gradline import testing as testing
-    from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches
+    from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches, landscape
 
 __version__ = version("gradline")
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "solve"]
+__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "landscape", "solve"]
 
-_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches"}
+_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches", "landscape"}
 _PARTS = {"plot", "testing"}
 
 

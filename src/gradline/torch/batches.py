@@ -49,12 +49,12 @@ def dynamic(*source: Any, batch_size: int | None = None, seed: int | None = None
         batch_size: samples in a batch of tensors; a loader has its own.
         seed: makes the order reproducible; without it one number is drawn from torch's global generator.
     """
-    return Batches(_stream(source, batch_size, seed), keep=False)
+    return Batches(_stream(source, batch_size, seed), keep=False, source=source, batch_size=batch_size)
 
 
 def static(*source: Any, batch_size: int | None = None, seed: int | None = None) -> Batches:
     """One mini-batch for all evaluations of a step; the arguments are those of `dynamic`."""
-    return Batches(_stream(source, batch_size, seed), keep=True)
+    return Batches(_stream(source, batch_size, seed), keep=True, source=source, batch_size=batch_size)
 
 
 def full(*source: Any) -> Batches:
@@ -64,15 +64,21 @@ def full(*source: Any) -> Batches:
     else:
         _check_tensors(source)
         whole = source
-    return Batches(_Whole(whole), keep=True)
+    return Batches(_Whole(whole), keep=True, source=source)
 
 
 class Batches(Iterator[Any]):
     """An endless iterator over mini-batches, which saves and restores its position."""
 
-    def __init__(self, stream: _Stream, *, keep: bool) -> None:
+    def __init__(
+        self, stream: _Stream, *, keep: bool, source: tuple[Any, ...] = (), batch_size: int | None = None
+    ) -> None:
         self._stream = stream
         self._keep = keep
+        self.source = source
+        """What is drawn from: tensors of equal length, or one `DataLoader`."""
+        self.batch_size = batch_size
+        """Samples in a batch of tensors; `None` for a loader, which has its own, and for all the data."""
         self._current: Any = None
         self._taken = False  # whether there is a current batch
         self._hooked: WeakSet[Optimizer] = WeakSet()

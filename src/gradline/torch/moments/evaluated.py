@@ -67,12 +67,13 @@ class Evaluated:
             for known, parameter in zip(self._known(), self.parameters, strict=True)
         )
 
-    def backward(self, *, variances: bool = False) -> None:
+    def backward(self, *, variances: bool = False, accumulate: bool = True) -> None:
         """Add the gradient of the mean to the parameters' `.grad`, by an ordinary backward pass.
 
         Args:
             variances: components' variances will be asked for (`gradient_variances`, `diagonal`): keep what they need,
                 where that is more than slopes need (convolutions, weights used twice: the graph).
+            accumulate: `False` leaves every `.grad` as it is, and hooks that wait for one are not called.
         """
         losses, self._waiting = self._waiting, None
         if losses is None:
@@ -86,18 +87,27 @@ class Evaluated:
             for place, layer in enumerate(self._layers):
                 hooks.append(layer.node.register_prehook(_Catch(self._deltas, place)))
                 layer.node = None
-        unset = [_untouched(parameter) for parameter in self.parameters]
+        weights = torch.full_like(self.losses, 1.0 / len(losses))
         try:
-            torch.autograd.backward(losses, torch.full_like(self.losses, 1.0 / len(losses)), retain_graph=retain)
+            gradients = (self._accumulated if accumulate else self._aside)(losses, weights, retain)
         except RuntimeError as error:
             raise _freed(error) from error
         finally:
             for hook in hooks:  # a graph that is kept runs again: these were the gradients of the mean
                 hook.remove()
-        self._fresh = [
-            (p.grad, p.grad._version) if new and p.grad is not None else None
-            for p, new in zip(self.parameters, unset, strict=True)
-        ]
+        self._fresh = [None if gradient is None else (gradient, gradient._version) for gradient in gradients]
+
+    def _accumulated(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:
+        """The parameters' `.grad` after a backward pass, where it is the gradient and nothing else."""
+        unset = [_untouched(parameter) for parameter in self.parameters]
+        torch.autograd.backward(losses, weights, retain_graph=retain)
+        return [parameter.grad if new else None for parameter, new in zip(self.parameters, unset, strict=True)]
+
+    def _aside(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:
+        """The gradients, kept out of `.grad`."""
+        moving = [parameter for parameter in self.parameters if parameter.requires_grad]
+        found = iter(torch.autograd.grad(losses, moving, weights, retain_graph=retain, allow_unused=True))
+        return [next(found) if parameter.requires_grad else None for parameter in self.parameters]
 
     def keep(self) -> None:
         """Prepare for being asked after the parameters have moved (and, unless `by_layers`, have come back).

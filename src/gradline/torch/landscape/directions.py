@@ -1,0 +1,168 @@
+"""Directions to look along: a tensor for each parameter, one single weight, or at random."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gradline.torch.landscape.place import Place
+
+
+@dataclass(frozen=True, eq=False)
+class Weight:
+    """One single number of a parameter, made by [`weight`][gradline.landscape.weight]."""
+
+    parameter: str | Tensor
+    index: tuple[int, ...]
+
+
+Direction: TypeAlias = Weight | Tensor | NDArray[np.floating] | Sequence[Tensor] | Mapping[str, Tensor]
+"""One of: a tensor for each parameter that requires a gradient, in a list or by name (those left out do not move); all
+of them as one long vector; or one [`weight`][gradline.landscape.weight]."""
+
+
+def weight(parameter: str | Tensor, *index: int) -> Weight:
+    """The direction along one single weight: its steps are what is added to it.
+
+    ```python
+    import torch
+    from gradline import landscape
+
+    model = torch.nn.Sequential(torch.nn.Linear(4, 10), torch.nn.Sigmoid(), torch.nn.Linear(10, 3))
+    to_the_first_unit = landscape.weight("0.weight", 0, 3)
+    its_bias = landscape.weight(model[0].bias, 0)
+    ```
+
+    Args:
+        parameter: its name in the module, or itself.
+        index: of the weight in the parameter.
+    """
+    return Weight(parameter, index)
+
+
+def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, seed: int = 0) -> list[list[Tensor]]:
+    """Random directions of length 1, perpendicular to each other.
+
+    ```python
+    import torch
+    from gradline import landscape
+
+    first, second = landscape.random_directions(torch.nn.Linear(3, 2), seed=1)
+    assert abs(sum((a * b).sum() for a, b in zip(first, second))) < 1e-6
+    ```
+    """
+    parameters = Place(model).parameters
+    total = sum(parameter.numel() for parameter in parameters)
+    if type(count) is not int or not 1 <= count <= total:
+        raise ValueError(f"count must be between 1 and the number of weights, {total}, got {count!r}")
+    normal = torch.randn(total, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    perpendicular, _ = torch.linalg.qr(normal)
+    return [_split(column, parameters) for column in perpendicular.T]
+
+
+def resolve(direction: Any, place: Place, name: str = "direction") -> list[Tensor]:
+    """A direction as a tensor for each parameter, of its shape, type and device."""
+    parts = _parts(direction, place, name)
+    for part, parameter, called in zip(parts, place.parameters, place.names, strict=True):
+        if part.shape != parameter.shape:
+            raise ValueError(
+                f"{name} must have the shapes of the parameters, but for {called} it has {tuple(part.shape)} in place "
+                f"of {tuple(parameter.shape)}"
+            )
+    found = [
+        part.detach().to(device=parameter.device, dtype=parameter.dtype)
+        for part, parameter in zip(parts, place.parameters, strict=True)
+    ]
+    length = norm(found)
+    if not 0.0 < length < math.inf:
+        raise ValueError(f"{name} must be finite and not zero (it leads somewhere), got one of length {length}")
+    return found
+
+
+def norm(parts: Sequence[Tensor]) -> float:
+    """The length of a direction."""
+    return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=_wide(part))) for part in parts))
+
+
+def center_of(direction: Any, place: Place) -> float | None:
+    """What a single weight is now; `None` for other directions."""
+    if not isinstance(direction, Weight):
+        return None
+    return float(place.parameters[_position(direction, place, "direction")].detach()[direction.index])
+
+
+def _wide(part: Tensor) -> torch.dtype:
+    return torch.float32 if part.device.type == "mps" else torch.float64
+
+
+def _parts(direction: Any, place: Place, name: str) -> list[Tensor]:
+    if isinstance(direction, Weight):
+        parts = [torch.zeros_like(parameter) for parameter in place.parameters]
+        position = _position(direction, place, name)
+        parts[position][direction.index] = 1.0
+        return parts
+    if isinstance(direction, Mapping):
+        unknown = sorted(set(direction) - set(place.names))
+        if unknown:
+            raise ValueError(
+                f"{name} must name parameters that require a gradient, got {unknown[0]!r}; there are "
+                f"{', '.join(place.names)}"
+            )
+        known = zip(place.names, place.parameters, strict=True)
+        return [direction[called] if called in direction else torch.zeros_like(p) for called, p in known]
+    if isinstance(direction, np.ndarray):
+        direction = torch.from_numpy(direction)
+    if isinstance(direction, Tensor):
+        total = sum(parameter.numel() for parameter in place.parameters)
+        if len(place.parameters) == 1 and direction.shape == place.parameters[0].shape:
+            return [direction]
+        if direction.shape != (total,):
+            raise ValueError(
+                f"{name} must have one number for each of the {total} weights, got shape {tuple(direction.shape)}"
+            )
+        return _split(direction, place.parameters)
+    if isinstance(direction, str) or not isinstance(direction, Iterable):
+        raise TypeError(f"{name} must be tensors, one for each parameter, or landscape.weight(...), got {direction!r}")
+    parts = list(direction)
+    if len(parts) != len(place.parameters) or not all(isinstance(part, Tensor) for part in parts):
+        raise ValueError(
+            f"{name} must have one tensor for each of the {len(place.parameters)} parameters that require a gradient, "
+            f"got {len(parts)} of {', '.join(sorted({type(part).__name__ for part in parts})) or 'nothing'}"
+        )
+    return parts
+
+
+def _position(direction: Weight, place: Place, name: str) -> int:
+    """Which of the parameters a weight belongs to."""
+    parameter, index = direction.parameter, direction.index
+    if isinstance(parameter, str):
+        if parameter not in place.names:
+            raise ValueError(
+                f"{name} must name a parameter that requires a gradient, got {parameter!r}; there are "
+                f"{', '.join(place.names)}"
+            )
+        position = place.names.index(parameter)
+    else:
+        positions = [number for number, one in enumerate(place.parameters) if one is parameter]
+        if not positions:
+            raise ValueError(f"{name} must be a weight of the model that requires a gradient, got one of another")
+        position = positions[0]
+    shape = tuple(place.parameters[position].shape)
+    if len(index) != len(shape) or not all(-size <= number < size for number, size in zip(index, shape, strict=True)):
+        raise ValueError(f"{name} must have an index of one weight in {place.names[position]} of {shape}, got {index}")
+    return position
+
+
+def _split(vector: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    pieces = torch.split(vector, [parameter.numel() for parameter in parameters])
+    return [
+        piece.reshape(parameter.shape).to(device=parameter.device, dtype=parameter.dtype)
+        for piece, parameter in zip(pieces, parameters, strict=True)
+    ]

@@ -1,0 +1,162 @@
+"""Value and slope of mini-batches where the model stands.
+
+A loss that returns one number is evaluated for each mini-batch. One that returns the losses of its samples is evaluated
+once for each sample that is asked for, and every mini-batch's value and slope are means over its samples.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradline.torch.landscape.found import Array
+from gradline.torch.landscape.place import Place
+from gradline.torch.landscape.source import Index, Loader, Tensors, length
+from gradline.torch.line import measure
+from gradline.torch.moments.evaluated import Evaluated
+from gradline.torch.moments.independence import mixing
+
+Losses = Callable[..., Tensor]
+
+
+class Evaluator(Protocol):
+    """How losses are found."""
+
+    def gradient(self) -> list[Tensor]:
+        """The gradient of all the data."""
+        ...
+
+    def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
+        """Value and slope (columns) of each mini-batch; of all the data in a first row, if they are asked for."""
+        ...
+
+
+def evaluator_of(loss: Losses, source: Tensors | Loader, place: Place) -> tuple[Evaluator, bool]:
+    """The evaluator for a loss, and whether it gives per-sample losses: it is asked for a few samples."""
+    batch, numbers = next(iter(source.pieces()))
+    if isinstance(source, Tensors):
+        numbers = numbers[: min(len(numbers), 8)]
+        batch = source.batch(numbers)
+    with torch.no_grad():
+        losses = call(loss, batch)
+    place.reset_buffers()
+    if not isinstance(losses, Tensor) or losses.ndim > 1 or (losses.ndim == 1 and len(losses) != len(numbers)):
+        got = f"a tensor of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
+        raise TypeError(
+            f"loss must return one number, the mean over its samples, or a vector of one loss for each of them, got "
+            f"{got} for {len(numbers)} samples"
+        )
+    if losses.ndim:
+        return BySample(loss, source, place), True
+    return ByBatch(loss, source, place), False
+
+
+def call(loss: Losses, batch: Any) -> Any:
+    """The loss of a batch, by its parts if it has parts."""
+    return loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
+
+
+class ByBatch:
+    """For losses that are one number."""
+
+    def __init__(self, loss: Losses, source: Tensors | Loader, place: Place) -> None:
+        self.loss, self.source, self.place = loss, source, place
+
+    def gradient(self) -> list[Tensor]:
+        """As `Evaluator` says."""
+        total = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.place.parameters]
+        samples = 0
+        for batch, numbers in self.source.pieces():
+            _, gradients = self._differentiate(batch)
+            samples += len(numbers)
+            for into, gradient in zip(total, gradients, strict=True):
+                into.add_(gradient, alpha=len(numbers))
+        return [part / samples for part in total]
+
+    def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
+        """As `Evaluator` says."""
+        rows = []
+        if full:
+            parts = [(*self._seen(batch, along), float(len(numbers))) for batch, numbers in self.source.pieces()]
+            values, slopes, sizes = np.array(parts).T
+            rows.append((float(values @ sizes / sizes.sum()), float(slopes @ sizes / sizes.sum())))
+        held = map(self.source.batch, batches) if isinstance(self.source, Tensors) else batches
+        rows += [self._seen(batch, along) for batch in held]
+        return np.array(rows).reshape(-1, 2)
+
+    def _seen(self, batch: Any, along: Sequence[Tensor]) -> tuple[float, float]:
+        value, gradients = self._differentiate(batch)
+        _, slope, (number,) = measure(gradients, along, value)
+        return number, slope
+
+    def _differentiate(self, batch: Any) -> tuple[Tensor, list[Tensor]]:
+        value = call(self.loss, batch)
+        if value.grad_fn is None:
+            raise _constant()
+        found = torch.autograd.grad(value, self.place.parameters, allow_unused=True)
+        self.place.reset_buffers()
+        pairs = zip(found, self.place.parameters, strict=True)
+        return value.detach(), [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
+
+
+class BySample:
+    """For losses that come one for each sample."""
+
+    def __init__(self, loss: Losses, source: Tensors | Loader, place: Place) -> None:
+        self.loss, self.source, self.place = loss, source, place
+
+    def gradient(self) -> list[Tensor]:
+        """As `Evaluator` says."""
+        mean = ByBatch(lambda *batch: self.loss(*batch).mean(), self.source, self.place)
+        return mean.gradient()
+
+    def at(self, batches: Sequence[Index], along: Sequence[Tensor], *, full: bool) -> Array:
+        """As `Evaluator` says."""
+        everything = full or isinstance(self.source, Loader)
+        rows = self.samples(along, None if everything else np.unique(np.concatenate(batches)))
+        parts = [rows.mean(axis=0)] if full else []
+        parts += [rows[batch].mean(axis=0) for batch in batches]
+        return np.array(parts).reshape(-1, 2)
+
+    def samples(self, along: Sequence[Tensor], numbers: Index | None = None) -> Array:
+        """Value and slope (columns) of each sample; NaN for those not asked for."""
+        parts = []
+        order = []
+        for batch, chosen in self.source.pieces(numbers):
+            losses = call(self.loss, batch)
+            self._check(losses, batch)
+            evaluated = Evaluated(losses, self.place.parameters, allow_batch_norm=True)
+            evaluated.backward(accumulate=False)
+            parts.append(torch.stack((evaluated.losses, evaluated.slopes(along)), dim=1).double().cpu().numpy())
+            order.append(chosen)
+            self.place.reset_buffers()
+        places = np.concatenate(order)
+        size = self.source.samples if isinstance(self.source, Tensors) else len(places)
+        rows: Array = np.full((size, 2), np.nan)
+        rows[places] = np.concatenate(parts)
+        return rows
+
+    def _check(self, losses: Tensor, batch: Any) -> None:
+        if losses.grad_fn is None:
+            raise _constant()
+        if losses.shape != (length(batch),):
+            raise TypeError(
+                f"loss must always return one loss for each sample (it did at first), got shape {tuple(losses.shape)} "
+                f"for {length(batch)} samples"
+            )
+        if mixing(losses) is not None:
+            raise ValueError(
+                "loss must return one number, the mean, where BatchNorm is training (each sample's loss then depends "
+                "on the others of its mini-batch), got per-sample losses; or put the model in eval mode"
+            )
+
+
+def _constant() -> ValueError:
+    return ValueError(
+        "loss must depend on a parameter of the model that requires a gradient (slopes are derivatives), got a number "
+        "without a graph; compute it with gradients enabled, and do not detach it"
+    )

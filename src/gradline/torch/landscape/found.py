@@ -1,0 +1,169 @@
+"""Where optima are found along a line: local minima of values, and sign changes of slopes (SNN-GPPs).
+
+At a step α_i of a walk there is a local minimum if F(α_{i-1}) > F(α_i) < F(α_{i+1}), and a sign change if
+F'(α_{i-1}) ≤ 0 < F'(α_i). What is not finite is part of neither. Numbers only: no torch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+class Interval(NamedTuple):
+    """A closed range of steps."""
+
+    low: float
+    high: float
+
+    @property
+    def width(self) -> float:
+        """How long it is."""
+        return self.high - self.low
+
+
+@dataclass(frozen=True)
+class Spread:
+    """How far apart some steps are. Without any step all but `count` are NaN."""
+
+    count: int
+    low: float
+    high: float
+    mean: float
+    deviation: float
+    """Standard deviation, dividing by `count`."""
+
+    @property
+    def range(self) -> float:
+        """From the lowest to the highest."""
+        return self.high - self.low
+
+    @staticmethod
+    def of(steps: Array) -> Spread:
+        """Of steps in any order."""
+        if not steps.size:
+            return Spread(0, math.nan, math.nan, math.nan, math.nan)
+        return Spread(steps.size, float(steps.min()), float(steps.max()), float(steps.mean()), float(steps.std()))
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What looked like an optimum, in each walk (rows) at each step (columns)."""
+
+    steps: Array
+    minima: Mask
+    sign_changes: Mask
+
+    @staticmethod
+    def of(steps: Array, values: Array, slopes: Array) -> Found:
+        """In walks whose values and slopes are rows; one walk may come as a vector.
+
+        ```python
+        import numpy as np
+        from gradline.landscape import Found
+
+        steps = np.array([0.0, 1.0, 2.0, 3.0])
+        found = Found.of(steps, values=(steps - 1.4) ** 2, slopes=2 * (steps - 1.4))
+        assert found.steps_of_minima.tolist() == [1.0]
+        assert found.steps_of_sign_changes.tolist() == [2.0]  # between 1 and 2
+        assert found.ball() == (1.0, 2.0)
+        ```
+        """
+        values, slopes = np.atleast_2d(values), np.atleast_2d(slopes)
+        minima = np.zeros(values.shape, dtype=bool)
+        minima[:, 1:-1] = (values[:, 1:-1] < values[:, :-2]) & (values[:, 1:-1] < values[:, 2:])
+        minima[:, 1:-1] &= np.isfinite(values[:, :-2]) & np.isfinite(values[:, 1:-1]) & np.isfinite(values[:, 2:])
+        changes = np.zeros(slopes.shape, dtype=bool)
+        changes[:, 1:] = (slopes[:, :-1] <= 0.0) & (slopes[:, 1:] > 0.0)
+        changes[:, 1:] &= np.isfinite(slopes[:, :-1]) & np.isfinite(slopes[:, 1:])
+        return Found(steps, minima, changes)
+
+    @property
+    def minima_per_walk(self) -> Array:
+        """How many minima a walk has at each step, on average: the bars of a histogram."""
+        return np.asarray(self.minima.mean(axis=0), dtype=np.float64)
+
+    @property
+    def sign_changes_per_walk(self) -> Array:
+        """How many sign changes a walk has at each step, on average."""
+        return np.asarray(self.sign_changes.mean(axis=0), dtype=np.float64)
+
+    @property
+    def steps_of_minima(self) -> Array:
+        """The steps of all minima, in ascending order; a step comes as often as a minimum was there."""
+        return np.repeat(self.steps, self.minima.sum(axis=0))
+
+    @property
+    def steps_of_sign_changes(self) -> Array:
+        """The first steps after all sign changes, in ascending order."""
+        return np.repeat(self.steps, self.sign_changes.sum(axis=0))
+
+    @property
+    def spread_of_minima(self) -> Spread:
+        """How far apart minima are."""
+        return Spread.of(self.steps_of_minima)
+
+    @property
+    def spread_of_sign_changes(self) -> Spread:
+        """How far apart sign changes are."""
+        return Spread.of(self.steps_of_sign_changes)
+
+    def ball(self, coverage: float = 1.0) -> Interval | None:
+        """An estimate of the ball B_ε: the smallest range of steps that has the sign changes inside it.
+
+        A sign change lies between two steps, and the range has both. It can only be too small: rare mini-batches have
+        not been seen. `None` if there is no sign change.
+
+        Args:
+            coverage: the share of sign changes inside; of the others equally many are left out at both ends.
+        """
+        if not 0.0 < coverage <= 1.0:
+            raise ValueError(f"coverage must be above 0 and at most 1 (it is a share), got {coverage!r}")
+        places = np.repeat(np.arange(len(self.steps)), self.sign_changes.sum(axis=0))
+        if not places.size:
+            return None
+        out = int((1.0 - coverage) / 2.0 * places.size)
+        return Interval(float(self.steps[places[out] - 1]), float(self.steps[places[places.size - 1 - out]]))
+
+
+@dataclass(frozen=True, eq=False)
+class Optima:
+    """What looked like an optimum along a line, for each size of mini-batch."""
+
+    steps: Array
+    by_size: Mapping[int, Found]
+    repeats: int
+    samples: int
+    """How many there are: a mini-batch of that size is all the data."""
+    norm: float
+    """‖d‖, the length of the direction."""
+
+    def __getitem__(self, batch_size: int) -> Found:
+        return self.by_size[batch_size]
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """Columns of equal length, for `pandas.DataFrame(...)`: a row for each batch size and step."""
+        sizes = list(self.by_size)
+        return {
+            "batch_size": np.repeat(np.array(sizes, dtype=np.int64), len(self.steps)),
+            "step": np.tile(self.steps, len(sizes)),
+            "minima_per_walk": np.concatenate([self.by_size[size].minima_per_walk for size in sizes]),
+            "sign_changes_per_walk": np.concatenate([self.by_size[size].sign_changes_per_walk for size in sizes]),
+        }
+
+    def spreads(self) -> dict[str, NDArray[Any]]:
+        """Columns of equal length: a row for each batch size, with the spread of minima and of sign changes."""
+        columns: dict[str, list[float]] = {"batch_size": list(self.by_size)}
+        for found in self.by_size.values():
+            for name, spread in (("minima", found.spread_of_minima), ("sign_changes", found.spread_of_sign_changes)):
+                for what in ("count", "low", "high", "range", "mean", "deviation"):
+                    columns.setdefault(f"{name}_{what}", []).append(getattr(spread, what))
+        return {name: np.array(numbers) for name, numbers in columns.items()}

@@ -1,0 +1,78 @@
+"""Where a model stands, and the way back: a scan moves its parameters, and leaves no trace.
+
+Parameters are set to x0 + a·d1 + b·d2 from a copy of x0, never by increments, and put back bit for bit, whatever
+happens. They are written to through `.data`, so that a graph which waits for its backward pass stays good.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+
+class Place:
+    """Some parameters with their names, and copies of everything that an evaluation changes."""
+
+    def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
+        self.modules: list[nn.Module] = []
+        if isinstance(model, nn.Module):
+            self.modules = list(model.modules())
+            named: list[tuple[str, Tensor]] = list(model.named_parameters())
+        elif isinstance(model, Tensor):
+            raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
+        else:
+            try:
+                named = [(str(place), parameter) for place, parameter in enumerate(model)]
+            except TypeError:
+                raise TypeError(f"model must be a module or parameters, got {type(model).__name__}") from None
+        self.names = [name for name, parameter in named if _moves(parameter)]
+        self.parameters = [parameter for _, parameter in named if _moves(parameter)]
+        if not self.parameters:
+            raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
+        self.origins = [parameter.detach().clone() for parameter in self.parameters]
+        self._buffers = [
+            (module, name, buffer, buffer.detach().clone())
+            for module in self.modules
+            for name, buffer in module._buffers.items()
+            if buffer is not None
+        ]
+
+    @contextmanager
+    def visited(self, seed: int) -> Iterator[None]:
+        """Gradients are on, and torch's generators follow the seed; afterwards everything is as it was."""
+        devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
+        try:
+            with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.enable_grad():
+                torch.manual_seed(seed)
+                yield
+        finally:
+            self.home()
+
+    def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:
+        """Put the parameters at x0 + Σ step · direction."""
+        for place, (parameter, origin) in enumerate(zip(self.parameters, self.origins, strict=True)):
+            parameter.data.copy_(origin)
+            for step, direction in moves:
+                parameter.data.add_(direction[place], alpha=step)
+
+    def reset_buffers(self) -> None:
+        """Undo what an evaluation did to buffers, such as the running statistics of BatchNorm."""
+        for module, name, buffer, was in self._buffers:
+            module._buffers[name] = buffer
+            buffer.data.copy_(was)
+
+    def home(self) -> None:
+        """Put everything back."""
+        for parameter, origin in zip(self.parameters, self.origins, strict=True):
+            parameter.data.copy_(origin)
+        self.reset_buffers()
+
+
+def _moves(parameter: Any) -> bool:
+    if not isinstance(parameter, Tensor):
+        raise TypeError(f"model must be a module or parameters, got a {type(parameter).__name__} among them")
+    return parameter.requires_grad

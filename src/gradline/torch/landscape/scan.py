@@ -1,0 +1,177 @@
+"""One scan: points of a line or a plane, and what is evaluated at each of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
+
+from gradline.torch.landscape import directions
+from gradline.torch.landscape.evaluate import Evaluator, Losses, evaluator_of
+from gradline.torch.landscape.found import Array
+from gradline.torch.landscape.place import Place
+from gradline.torch.landscape.source import (
+    Index,
+    Loader,
+    Numbered,
+    Streamed,
+    Tensors,
+    check_batches,
+    loader_as_it_was,
+    source_of,
+)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """Which mini-batches are looked at: how many static ones (or which), and how many dynamic walks."""
+
+    full: bool
+    static: int | Sequence[Any]
+    dynamic: int
+    repetition: bool
+
+    def __post_init__(self) -> None:
+        count = self.static if isinstance(self.static, int) else len(self.static)
+        for name, number in (("static", count), ("dynamic", self.dynamic)):
+            if type(number) is not int or number < 0:
+                raise ValueError(f"{name} must be a whole number of 0 or more (it counts), got {number!r}")
+        if not (self.full or count or self.dynamic):
+            raise ValueError("full, static or dynamic must be asked for (there is nothing to see), got none of them")
+
+
+class Scan:
+    """A model with its data, at a place that it comes back to."""
+
+    def __init__(
+        self, model: nn.Module | Iterable[Tensor], loss: Losses, data: Any, options: Options, batch_size: int | None
+    ) -> None:
+        if not callable(loss):
+            raise TypeError(f"loss must be a function of a batch, got {loss!r}")
+        self.place = Place(model)
+        self.seed = seed_of(options.seed)
+        self.source, self.batch_size = source_of(data, batch_size, options.chunk, self.seed)
+        self.bar = bar_of(options.progress)
+        self.loss = loss
+        self.evaluator: Evaluator
+        self.per_sample = False
+        self.samples: int | None = self.source.samples if isinstance(self.source, Tensors) else None
+
+    @contextmanager
+    def begun(self) -> Iterator[None]:
+        """Afterwards the model, its data and the random generators are as they were."""
+        with loader_as_it_was(self.source), self.place.visited(self.seed):
+            self.evaluator, self.per_sample = evaluator_of(self.loss, self.source, self.place)
+            if self.per_sample and isinstance(self.source, Loader):
+                self.samples = sum(len(numbers) for _, numbers in self.source.pieces())
+                self.batch_size = self.source.loader.batch_size if self.batch_size is None else self.batch_size
+            yield
+
+    def direction(self, direction: Any, name: str = "direction") -> list[Tensor]:
+        """A direction as tensors; `None` is steepest descent of all the data."""
+        if direction is not None:
+            return directions.resolve(direction, self.place, name)
+        downhill = [-part for part in self.evaluator.gradient()]
+        return directions.resolve(downhill, self.place, "the gradient of all the data")
+
+    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Streamed:
+        """What draws mini-batches of a size."""
+        if self.samples is None:
+            assert isinstance(self.source, Loader)
+            if batch_size is not None:
+                raise ValueError(
+                    f"batch_size must not be given with a DataLoader (it has its own, unless loss returns per-sample "
+                    f"losses), got {batch_size}"
+                )
+            if repetition:
+                raise ValueError("repetition must not be asked for with a DataLoader (its sampler decides), got True")
+            return Streamed(self.source.loader, self.seed)
+        if type(batch_size) is not int or not 1 <= batch_size <= self.samples:
+            raise ValueError(
+                f"batch_size must be between 1 and the number of samples, {self.samples}, got {batch_size!r}"
+            )
+        return Numbered(self.samples, batch_size, self.seed, repetition=repetition)
+
+    def static(self, asked: Asked) -> list[Any]:
+        """The static mini-batches: as many as asked for, or those given."""
+        if isinstance(asked.static, int):
+            if not asked.static:
+                return []
+            return self.draws(self.batch_size, repetition=asked.repetition).static(asked.static)
+        if self.samples is None:
+            raise ValueError(
+                "static must be a number with a DataLoader (its samples have no numbers, unless loss returns "
+                "per-sample losses), got batches"
+            )
+        return list(check_batches(asked.static, self.samples))
+
+    def walk(
+        self, points: Sequence[Sequence[tuple[float, list[Tensor]]]], along: list[Tensor], asked: Asked
+    ) -> tuple[Array, list[Any]]:
+        """Value and slope at each point: (points, evaluations, 2), and the static mini-batches.
+
+        The evaluations of a point are that of all the data (if asked for), the static ones and the dynamic ones.
+        """
+        static = self.static(asked)
+        walks = self.draws(self.batch_size, repetition=asked.repetition) if asked.dynamic else None
+        seen = []
+        for moves in self.bar(points):
+            self.place.go(moves)
+            batches = static + (walks.draw(asked.dynamic) if walks else [])
+            seen.append(self.evaluator.at(batches, along, full=asked.full))
+        return np.stack(seen), static
+
+
+@dataclass(frozen=True)
+class Options:
+    """What all scans can be told."""
+
+    seed: int | None
+    chunk: int | None
+    progress: bool
+
+
+def seed_of(seed: int | None) -> int:
+    """The seed itself; or one number from torch's generator."""
+    if seed is None:
+        return int(torch.randint(2**62, ()))
+    if type(seed) is not int or seed < 0:
+        raise ValueError(f"seed must be a whole number of 0 or more (it seeds generators), got {seed!r}")
+    return seed
+
+
+def steps_of(steps: ArrayLike, name: str = "steps") -> Array:
+    """Steps as an array, in ascending order as they must be."""
+    try:
+        array = np.array(steps, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise TypeError(f"{name} must be numbers, got {steps!r}") from None
+    if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (np.diff(array) <= 0.0).any():
+        raise ValueError(f"{name} must be finite numbers in ascending order (places along a direction), got {array}")
+    return array
+
+
+def bar_of(progress: bool) -> Any:
+    """What to wrap around the points of a scan."""
+    if not progress:
+        return lambda points: points
+    try:
+        from tqdm.auto import tqdm
+    except ModuleNotFoundError as error:
+        if error.name != "tqdm":
+            raise
+        raise ModuleNotFoundError(
+            "progress=True needs tqdm, which is not installed: pip install tqdm", name="tqdm"
+        ) from error
+    return lambda points: tqdm(points, unit="point")
+
+
+def numbered(static: list[Any]) -> tuple[Index, ...]:
+    """The static mini-batches by the numbers of their samples, where they have numbers."""
+    return tuple(batch for batch in static if isinstance(batch, np.ndarray))

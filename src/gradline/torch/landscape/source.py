@@ -1,0 +1,169 @@
+"""The data of a scan, and the mini-batches drawn from it.
+
+Of tensors a mini-batch is a vector of sample numbers. The batches of a `DataLoader` are its own; only where the loss
+gives per-sample losses are its samples numbered too, by their order in a pass that is the same every time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.utils.data import DataLoader
+
+from gradline.torch import batches
+from gradline.torch.batches import Batches, _check_tensors, _loader_epoch
+
+Index = NDArray[np.int64]
+
+
+class Tensors:
+    """Samples are rows of tensors of equal length."""
+
+    def __init__(self, tensors: tuple[Tensor, ...], chunk: int | None) -> None:
+        self.tensors, self.samples = tensors, _check_tensors(tensors)
+        self.chunk = self.samples if chunk is None else chunk
+
+    def batch(self, numbers: Index) -> tuple[Tensor, ...]:
+        """A mini-batch by the numbers of its samples."""
+        chosen = torch.from_numpy(numbers)
+        return tuple(tensor[chosen.to(tensor.device)] for tensor in self.tensors)
+
+    def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
+        """All samples, or some, a chunk at a time, with their numbers."""
+        if numbers is None and self.chunk >= self.samples:
+            yield self.tensors, np.arange(self.samples)
+            return
+        chosen = np.arange(self.samples) if numbers is None else numbers
+        for start in range(0, len(chosen), self.chunk):
+            part = chosen[start : start + self.chunk]
+            yield self.batch(part), part
+
+
+class Loader:
+    """Samples come from a `DataLoader`, whose every pass gives the same batches in the same order."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self.loader, self.seed = loader, seed
+
+    def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
+        """All samples, a batch at a time, with their numbers."""
+        start = 0
+        for batch in _loader_epoch(self.loader, self.seed, 0):
+            size = length(batch)
+            yield batch, np.arange(start, start + size)
+            start += size
+        if start == 0:
+            raise ValueError("data must have at least one batch, got an empty DataLoader")
+
+
+def length(batch: Any) -> int:
+    """How many samples a batch has: the length of its first tensor."""
+    parts = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else (batch,)
+    for part in parts:
+        if isinstance(part, Tensor) and part.ndim:
+            return len(part)
+    raise TypeError(f"data must give batches of tensors (samples are rows), got {type(batch).__name__}")
+
+
+def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -> tuple[Tensors | Loader, int | None]:
+    """What `data` is, and the size of mini-batches."""
+    if chunk is not None and (type(chunk) is not int or chunk < 1):
+        raise ValueError(f"chunk must be a whole number above 0 (so many samples are evaluated at a time), got {chunk}")
+    if isinstance(data, Batches):
+        batch_size = data.batch_size if batch_size is None else batch_size
+        data = data.source
+    parts = tuple(data) if isinstance(data, tuple | list) else (data,)
+    if len(parts) == 1 and isinstance(parts[0], DataLoader):
+        if chunk is not None:
+            raise ValueError(f"chunk must not be given with a DataLoader (its batches are the chunks), got {chunk}")
+        return Loader(parts[0], seed), batch_size
+    if not parts or not all(isinstance(part, Tensor) and part.ndim for part in parts):
+        kinds = ", ".join(type(part).__name__ for part in parts) or "nothing"
+        raise TypeError(f"data must be tensors of samples, one DataLoader or gradline.batches, got {kinds}")
+    return Tensors(parts, chunk), batch_size
+
+
+class Numbered:
+    """Mini-batches of numbered samples. The walks of one size do not depend on what else is drawn."""
+
+    def __init__(self, samples: int, batch_size: int, seed: int, *, repetition: bool) -> None:
+        self.samples, self.batch_size, self.repetition = samples, batch_size, repetition
+        self._fixed, self._walks = (np.random.default_rng((seed, batch_size, use)) for use in (0, 1))
+
+    def static(self, count: int) -> list[Index]:
+        """Some mini-batches, as an epoch gives them: none shares a sample with another while there are enough."""
+        if self.repetition:
+            return [self._fixed.integers(self.samples, size=self.batch_size) for _ in range(count)]
+        found: list[Index] = []
+        while len(found) < count:
+            order = self._fixed.permutation(self.samples)
+            whole = range(0, self.samples - self.batch_size + 1, self.batch_size)
+            found += [order[start : start + self.batch_size] for start in whole]
+        return found[:count]
+
+    def draw(self, count: int) -> list[Index]:
+        """A new mini-batch for each of some walks."""
+        if self.repetition:
+            return list(self._walks.integers(self.samples, size=(count, self.batch_size)))
+        choose = self._walks.choice
+        return [choose(self.samples, self.batch_size, replace=False, shuffle=False) for _ in range(count)]
+
+
+class Streamed:
+    """Mini-batches that a loader makes."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self._fixed = batches.dynamic(loader, seed=seed)
+        self._walks = batches.dynamic(loader, seed=seed + 1)
+
+    def static(self, count: int) -> list[Any]:
+        """The first batches of the loader."""
+        return list(self._fixed.take(count))
+
+    def draw(self, count: int) -> list[Any]:
+        """A new batch for each of some walks."""
+        return list(self._walks.take(count))
+
+
+def check_batches(static: Sequence[Any], samples: int) -> list[Index]:
+    """Mini-batches that the user has chosen, by the numbers of their samples."""
+    chosen = []
+    for place, numbers in enumerate(static):
+        index = np.asarray(numbers)
+        if index.ndim != 1 or not index.size or index.dtype.kind not in "iu":
+            raise TypeError(f"static[{place}] must be numbers of samples (a mini-batch), got {numbers!r}")
+        if index.min() < 0 or index.max() >= samples:
+            raise ValueError(
+                f"static[{place}] must be between 0 and {samples - 1} (there are {samples} samples), "
+                f"got {int(index.min())} to {int(index.max())}"
+            )
+        chosen.append(index.astype(np.int64))
+    return chosen
+
+
+@contextmanager
+def loader_as_it_was(source: Tensors | Loader) -> Iterator[None]:
+    """Give a loader's random generators back as they were: passes of a scan are seeded."""
+    if isinstance(source, Tensors):
+        yield
+        return
+    loader = source.loader
+    inner = getattr(loader.batch_sampler, "sampler", None)
+    samplers: list[Any] = [one for one in (loader.sampler, loader.batch_sampler, inner) if one is not None]
+    kept = [
+        (one, name, getattr(one, name)) for one in samplers for name in ("generator", "epoch") if hasattr(one, name)
+    ]
+    state = None if loader.generator is None else loader.generator.get_state()
+    try:
+        yield
+    finally:
+        for one, name, value in kept:
+            setattr(one, name, value)
+        if state is not None and loader.generator is not None:
+            loader.generator.set_state(state)
