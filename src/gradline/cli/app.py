@@ -12,6 +12,7 @@ import click
 
 from gradline.cli.check import check
 from gradline.cli.data import data
+from gradline.cli.figures import figures
 from gradline.cli.list import list_verb
 from gradline.cli.results import results
 from gradline.cli.run import run_verb
@@ -45,7 +46,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, trace, data):
+for verb in (list_verb, check, run_verb, results, figures, trace, data):
     app.add_command(verb)
 
 

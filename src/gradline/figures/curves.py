@@ -2,7 +2,7 @@
 
 Where a mean is over runs of different lengths in iterations, it ends with the shortest (the paper's "lowest common
 number of iterations"). On logarithmic scales means and deviations are those of the logarithms, and `NUGGET` is added to
-errors before, as in the paper; a step of zero has no logarithm and is left out.
+errors before, as in the paper. Steps of zero, or below 1e-16, moved nothing and are left out.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ class Measure(NamedTuple):
     words: str
     logarithmic: bool = True
     nugget: float = 0.0
+    floor: float = 0.0
+    """What is not above it has no place on a logarithmic scale."""
 
     @property
     def against(self) -> str:
@@ -42,14 +44,14 @@ class Measure(NamedTuple):
         if not self.logarithmic:
             return np.where(np.isfinite(values), values, np.nan)
         moved = values + self.nugget
-        return np.where(np.isfinite(moved) & (moved > 0.0), moved, np.nan)
+        return np.where(np.isfinite(moved) & (moved > self.floor), moved, np.nan)
 
 
 TRAIN_ERROR = Measure("train_error", "training error", nugget=NUGGET)
 TRAIN_LOSS = Measure("train_loss", "training loss")
 TEST_ERROR = Measure("test_error", "test error", nugget=NUGGET)
 TEST_LOSS = Measure("test_loss", "test loss")
-STEP = Measure("step", "step α")
+STEP = Measure("step", "step α", floor=1e-16)
 ANGLE = Measure("angle", "angle", logarithmic=False)
 MEASURES = {measure.name: measure for measure in (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, TEST_LOSS, STEP, ANGLE)}
 
@@ -147,8 +149,14 @@ class Curves:
     curves: tuple[Curve, ...]
 
     def of(self, **wanted: Any) -> list[Curve]:
-        """The curves whose fields are as asked for."""
-        return [curve for curve in self.curves if all(getattr(curve, name) == is_ for name, is_ in wanted.items())]
+        """The curves whose fields are as asked for: equal, or one of a tuple."""
+
+        def fits(value: Any, wish: Any) -> bool:
+            return value in wish if isinstance(wish, tuple) else bool(value == wish)
+
+        return [
+            curve for curve in self.curves if all(fits(getattr(curve, name), wish) for name, wish in wanted.items())
+        ]
 
     def values_of(self, name: str) -> list[Any]:
         """The different values of a field, in their order."""

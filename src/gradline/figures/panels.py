@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BEYOND = 0.002
-"""This part of the values, on either side, does not widen an axis: a few steps of 1e-140 would hide all others."""
+REACH = (1e-16, 1e16)
+"""No logarithmic axis goes beyond: a few steps of 1e-140 would hide all others."""
 
 
 class Look(Enum):
@@ -85,7 +85,11 @@ def draw_panels(
     columns = sorted(data.values_of(column))
     with style.settings():
         figure, axes = style.panels(
-            len(rows), len(columns), height=0.6 + height * len(rows), width=max(4.6, 1.0 + 1.75 * len(columns))
+            len(rows),
+            len(columns),
+            height=0.9 + height * len(rows),
+            width=max(4.6, 1.2 + 1.7 * len(columns)),
+            layout="none",
         )
         for place, row in enumerate(rows):
             shown: list[Array] = []
@@ -100,26 +104,24 @@ def draw_panels(
             for axis in axes[place]:
                 set_scale(axis, row.measure, shown)
             axes[place, 0].set_ylabel(words.plain(row.label))
-        style.legend_below(figure, axes.flat, columns=4)
-        _place(figure, rows)
+        style.legend_below(figure, axes.flat, columns=4, loc="lower center")
+        _place(figure)
     return figure
 
 
-def _place(figure: Figure, rows: Sequence[Row]) -> None:
+def _place(figure: Figure) -> None:
     """Put the panels where they belong: they are alike, so nothing needs to be solved for, which takes long."""
     width, height = figure.get_size_inches()
-    figure.set_layout_engine("none")
-    figure.legends[0].set_loc("lower center")
     figure.subplots_adjust(
-        left=0.78 / width,
-        right=1.0 - 0.1 / width,
+        left=1.0 / width,
+        right=1.0 - 0.2 / width,
         bottom=0.62 / height,
         top=1.0 - 0.25 / height,
-        wspace=0.1,
+        wspace=0.13,
         hspace=0.42,
     )
     for axis in figure.axes:
-        axis.yaxis.set_label_coords(-0.55 / width / axis.get_position().width, 0.5)
+        axis.yaxis.set_label_coords(-0.58 / width / axis.get_position().width, 0.5)
 
 
 def draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Look) -> Array:
@@ -143,7 +145,7 @@ def draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Loo
         middle.x,
         middle.middle,
         label=line.label,
-        linewidth=1.3,
+        linewidth=0.9 if measure.name == "step" else 1.2,
         zorder=3,
         **line.stroke.options(every=(every * (1 + offset % 4) // 5, every)),
         markeredgecolor="white",
@@ -153,18 +155,20 @@ def draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Loo
 
 
 def set_scale(axis: Axes, measure: Measure, shown: Sequence[Array]) -> None:
-    """The vertical axis, from nearly the lowest to nearly the highest value shown in any panel of its row."""
+    """The axes: the vertical one from the lowest to the highest value shown in any panel of its row."""
     values = np.concatenate(shown) if shown else np.array([])
     values = values[np.isfinite(values)]
     axis.margins(x=0.02)
+    ticker = style.matplotlib("ticker")
+    axis.xaxis.set_major_locator(ticker.MaxNLocator(4, steps=[1, 2, 5, 10]))
+    axis.xaxis.set_major_formatter(lambda x, place: f"{x / 1000:g}k" if x >= 10_000 else f"{x:,.0f}")
     if not measure.logarithmic:
-        axis.set_ylim(0.0, float(np.quantile(values, 1.0 - BEYOND)) * 1.05 if len(values) and values.max() > 0 else 1.0)
+        axis.set_ylim(0.0, 1.05 * float(values.max()) if len(values) and values.max() > 0.0 else 1.0)
         return
     axis.set_yscale("log")
     if len(values):
-        low, high = np.quantile(np.log10(values), [BEYOND, 1.0 - BEYOND])
+        low, high = np.log10(np.clip([values.min(), values.max()], *REACH))
         room = max(0.05 * (high - low), 0.05)
         axis.set_ylim(10.0 ** (low - room), 10.0 ** (high + room))
-    locator = style.matplotlib("ticker").LogLocator(numticks=6)
-    axis.yaxis.set_major_locator(locator)
-    axis.yaxis.set_minor_locator(style.matplotlib("ticker").NullLocator())
+    axis.yaxis.set_major_locator(ticker.LogLocator(numticks=6))
+    axis.yaxis.set_minor_locator(ticker.NullLocator())

@@ -83,7 +83,14 @@ def draw(data: Data) -> Figure:
         axis = axes[0, 0]
         axis.axis("off")
         table = axis.table(
-            cells, colLabels=header, loc="center", cellLoc="right", edges="horizontal", bbox=(0.0, 0.0, 1.0, 1.0)
+            cells,
+            colLabels=header,
+            colWidths=[0.2, 0.12, 0.14, 0.12, 0.28, 0.14],
+            loc="center",
+            cellLoc="right",
+            colLoc="right",
+            edges="horizontal",
+            bbox=(0.0, 0.0, 1.0, 1.0),
         )
         table.auto_set_font_size(False)
         table.set_fontsize(9.0)
