@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "MNIST, NetI: GOLS-I against PrLS over batch sizes"
-CAPTION = (
-    "Training error, training loss, test error and step of a network with one hidden layer of 800 units on MNIST:"
-    " every run thin, their median thick. Errors of zero are shown at 1e-4."
-)
+ABOUT = "Training error, training loss, test error and step of a network with one hidden layer of 800 units on MNIST"
+CAPTION = f"{ABOUT}: every run thin, their median thick. Errors of zero are shown at 1e-4."
 NEEDS = ("mnist-net1",)
 MEASURES = (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, STEP)
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "CIFAR10, NetI: GOLS-I against PrLS over batch sizes"
-CAPTION = (
-    "Training error, test error (both on linear scales) and step of a network with one hidden layer of 800 units "
-    "on CIFAR10: every run thin, their median thick."
+ABOUT = (
+    "Training error, test error (both on linear scales) and step of a network with one hidden layer of 800 "
+    "units on CIFAR10"
 )
+CAPTION = f"{ABOUT}: every run thin, their median thick."
 NEEDS = ("cifar-net1",)
 MEASURES = (TRAIN_ERROR.linear(), TEST_ERROR.linear(), STEP)
 

@@ -13,10 +13,11 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "CIFAR10, NetII: GOLS-I against PrLS over batch sizes"
-CAPTION = (
-    "Training error, test error (both on linear scales), test loss and step of a network with three hidden layers"
-    " on CIFAR10: every run thin, their median thick."
+ABOUT = (
+    "Training error, test error (both on linear scales), test loss and step of a network with three hidden "
+    "layers on CIFAR10"
 )
+CAPTION = f"{ABOUT}: every run thin, their median thick."
 NEEDS = ("cifar-net2",)
 MEASURES = (TRAIN_ERROR.linear(), TEST_ERROR.linear(), TEST_LOSS, STEP)
 

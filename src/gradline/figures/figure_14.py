@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "BCWD, ten hidden layers: GOLS-I against PrLS"
+ABOUT = "Training loss, step, training error and test error of NetPI with ten hidden layers"
 CAPTION = (
-    "Training loss, step, training error and test error of NetPI with ten hidden layers: every run thin and dotted, "
-    "the mean of their logarithms thick, of steps over the lowest common number of iterations. Errors of zero are "
-    "shown at 1e-4."
+    f"{ABOUT}: every run thin and dotted, the mean of their logarithms thick, of steps over the lowest common number "
+    "of iterations. Errors of zero are shown at 1e-4."
 )
 NEEDS = ("netpi-10",)
 MEASURES = (TRAIN_LOSS, STEP, TRAIN_ERROR, TEST_ERROR)

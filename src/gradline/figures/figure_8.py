@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "BCWD: GOLS-I against PrLS over batch sizes"
+ABOUT = "Training error, training loss, test error and step of three networks on the breast-cancer data (BCWD)"
 CAPTION = (
-    "Training error, training loss, test error and step of three networks on the breast-cancer data (BCWD): the mean "
-    "over the runs and one standard deviation around it, both of logarithms. Errors of zero are shown at 1e-4."
+    f"{ABOUT}: the mean over the runs and one standard deviation around it, both of logarithms. Errors of zero are "
+    "shown at 1e-4."
 )
 NEEDS = ("bcwd",)
 MEASURES = (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, STEP)

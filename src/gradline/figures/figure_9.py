@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "BCWD, logistic regression for long: GOLS-I against fixed steps"
-CAPTION = (
-    "Training loss and step of logistic regression on the breast-cancer data with GOLS-I and with three fixed steps: "
-    "every run thin, their median thick."
-)
+ABOUT = "Training loss and step of logistic regression on the breast-cancer data with GOLS-I and with three fixed steps"
+CAPTION = f"{ABOUT}: every run thin, their median thick."
 NEEDS = ("bcwd-fixed",)
 MEASURES = (TRAIN_LOSS, STEP)
 FIXED = ("fixed-1", "fixed-10", "fixed-100")

@@ -16,10 +16,12 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "Angle between mini-batch and full-batch direction, along training"
+ABOUT = (
+    "The angle between the direction of GOLS-I's mini-batch and that of all samples, for mini-batches of several sizes"
+)
 CAPTION = (
-    "The angle between the direction of GOLS-I's mini-batch and that of all samples, for mini-batches of several "
-    "sizes: the median over the runs along training (smoothed over a thirtieth of it), and over training and runs. "
-    "At 90° a direction tells nothing."
+    f"{ABOUT}: the median over the runs along training (smoothed over a thirtieth of it), and over training and runs."
+    " At 90° a direction tells nothing."
 )
 NEEDS = ("direction-quality",)
 

@@ -16,10 +16,13 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "A loss whose value and slope agree, and one where they do not"
+ABOUT = (
+    "Training error and step on the breast-cancer data, with the cross-entropy and with the one of the "
+    "paper's programs, whose slope is 4.6 times that of its value"
+)
 CAPTION = (
-    "Training error and step on the breast-cancer data, with the cross-entropy and with the one of the paper's "
-    "programs, whose slope is 4.6 times that of its value: the mean of logarithms over the runs and one standard "
-    "deviation around it. GOLS-I never looks at values. Errors of zero are shown at 1e-4."
+    f"{ABOUT}: the mean of logarithms over the runs and one standard deviation around it. GOLS-I never looks at "
+    "values. Errors of zero are shown at 1e-4."
 )
 NEEDS = ("prls-losses",)
 MEASURES = (TRAIN_ERROR, STEP)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from gradline.figures.traces import Source
 
 TITLE = "One mini-batch for a whole search, or a new one for every evaluation"
+ABOUT = "Training loss of NetPI on the breast-cancer data, each search with static and with dynamic mini-batches"
 CAPTION = (
-    "Training loss of NetPI on the breast-cancer data, each search with static and with dynamic mini-batches: the mean "
-    "of logarithms over the runs and one standard deviation around it. A static search spends one more evaluation on "
-    "each start; with all 400 samples the two differ in nothing else."
+    f"{ABOUT}: the mean of logarithms over the runs and one standard deviation around it. A static search spends one "
+    "more evaluation on each start; with all 400 samples the two differ in nothing else."
 )
 NEEDS = ("static-vs-dynamic",)
 NAME = "the figure of static-vs-dynamic"

@@ -16,7 +16,7 @@ from gradline.figures.traces import MissingRuns, Trace
 from gradline.plot.inks import DARK, LIGHT
 
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
-"""What is packed of each run, for every point of its grid."""
+"""What is packed of each run, for every point of its grid; angles in degrees."""
 LOGARITHMS = frozenset({"train_loss", "test_loss", "step"})
 """Packed as logarithms: of zero, minus infinity."""
 
@@ -140,7 +140,14 @@ def _chart(name: str, figure: Illustration, found: Curves, runs: Sequence[Trace]
     first: list[Measure] = list(getattr(figure, "MEASURES", ())) or [
         MEASURES[measure] for measure in found.values_of("measure")
     ]
-    return _made(name, _label(name, figure), figure.CAPTION, chosen, _SPECIAL.get(name, _USUAL), first)
+    return _made(
+        name,
+        _label(name, figure),
+        f"{getattr(figure, 'ABOUT', figure.CAPTION)}.",
+        chosen,
+        _SPECIAL.get(name, _USUAL),
+        first,
+    )
 
 
 def _label(name: str, figure: Illustration) -> str:
@@ -148,9 +155,13 @@ def _label(name: str, figure: Illustration) -> str:
     return f"{number}. {figure.TITLE}" if number != name else figure.TITLE
 
 
-def remaining(runs: Sequence[Trace], made: Sequence[Chart]) -> list[Chart]:
-    """A chart of the runs that no other one shows, as those of studies that no figure is made for."""
+def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
+    """A chart of the runs that no other one shows, as those of studies that no figure is made for.
+
+    `directions` says whether runs whose directions had batches of their own are shown elsewhere.
+    """
     shown = {number for chart in made for number, *_ in chart.runs}
+    shown |= {number for number, run in enumerate(runs) if directions and run.direction_batch_size is not None}
     rest = [(number, run) for number, run in enumerate(runs) if number not in shown]
     if not rest:
         return []
@@ -174,6 +185,7 @@ def remaining(runs: Sequence[Trace], made: Sequence[Chart]) -> list[Chart]:
 def _made(
     name: str, title: str, caption: str, runs: Sequence[tuple[int, Trace]], places: _Places, first: Sequence[Measure]
 ) -> Chart:
+    runs = sorted(runs, key=lambda pair: _order(pair[1]))
     labels = [[of(run) for _, of in places] for _, run in runs]
     facets, lines = (list(dict.fromkeys(label[place] for label in labels)) for place in (0, 2))
     by_size = sorted(zip((run.batch_size for _, run in runs), (label[1] for label in labels), strict=True))
@@ -193,13 +205,27 @@ def _made(
         panels=panels,
         line_name=places.line[0],
         lines=[{"label": label, **stroke(place)._asdict()} for place, label in enumerate(lines)],
-        measures=[{**measure._asdict(), "against": measure.against} for measure in shown],
+        measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
         look="mean" if name in ("figure_8", "figure_14", "other_runs") or name.startswith("study_") else "runs",
         runs=[
             (number, facets.index(label[0]), panels.index(label[1]), lines.index(label[2]))
             for (number, _), label in zip(runs, labels, strict=True)
         ],
     )
+
+
+def _order(run: Trace) -> tuple[Any, ...]:
+    """Problems and methods in the paper's order, others after them."""
+    problems, methods = list(words.PROBLEMS), list(words.METHODS)
+    return (
+        problems.index(run.problem) if run.problem in problems else len(problems),
+        methods.index(run.method) if run.method in methods else len(methods),
+        *(run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size or 0, run.budget, run.seed),
+    )
+
+
+def _words(measure: Measure) -> str:
+    return "angle in degrees" if measure.name == "angle" else measure.words
 
 
 def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:
@@ -220,19 +246,18 @@ def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:
 
 
 def numbers(runs: Sequence[Trace]) -> NDArray[np.float64]:
-    """The numbers of all runs, field by field: a field's packed bytes are alike, so they pack well together."""
-    columns = []
-    for field in ("evaluations", *FIELDS):
-        for run in runs:
-            values = (
-                run.evaluations
-                if field == "evaluations"
-                else run.iterations
-                if field == "iterations"
-                else run.values[field]
-            )
-            columns.append(_logarithm(values) if field in LOGARITHMS else values)
+    """The numbers of all runs, field by field: those of one field are alike, so they pack well together."""
+    columns = [_numbers(run, field) for field in ("evaluations", *FIELDS) for run in runs]
     return np.concatenate(columns) if columns else np.zeros(0)
+
+
+def _numbers(run: Trace, field: str) -> NDArray[np.float64]:
+    if field in ("evaluations", "iterations"):
+        values: NDArray[np.float64] = getattr(run, field)
+        return values
+    if field == "angle":
+        return np.degrees(run.values[field])
+    return _logarithm(run.values[field]) if field in LOGARITHMS else run.values[field]
 
 
 def _logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:

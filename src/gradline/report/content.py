@@ -12,6 +12,7 @@ import pandas as pd
 from gradline.figures import words
 from gradline.study.claims import Verdict
 from gradline.study.files import Report
+from gradline.study.query import SETTINGS
 from gradline.study.store import Header, Store
 from gradline.words import count, duration, number, percent, ranges
 
@@ -59,7 +60,8 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
 
 def result_tables(summary: pd.DataFrame) -> list[dict[str, Any]]:
     """A table for each problem: medians over seeds, a row for each setting."""
-    more = {"sampling": "Sampling", "direction_batch_size": "B of direction", "budget": "Evaluations"}
+    summary = summary.drop_duplicates([name for name in SETTINGS if name != "key"])  # angles measured beside, or not
+    more = {"sampling": "Sampling", "direction_batch_size": "B of direction", "budget": "Budget"}
     shown = {name: title for name, title in more.items() if summary[name].nunique(dropna=False) > 1}
     keys = ["batch_size", "method", *shown]
     tables = []
@@ -94,6 +96,12 @@ def _line(values: Any, rows: pd.DataFrame, keys: list[str]) -> list[str]:
     ]
 
 
+def _units(hidden: tuple[int, ...]) -> str:
+    if len(hidden) > 3 and len(set(hidden)) == 1:
+        return f"{len(hidden)} layers of {hidden[0]}"
+    return ", ".join(map(str, hidden)) or "none"
+
+
 def headers(directory: str | os.PathLike[str], report: Report | None) -> list[Header]:
     """What the files say of themselves."""
     return [header for _, header in Store(directory, report=report).headers()]
@@ -114,7 +122,7 @@ def configuration(found: list[Header]) -> dict[str, Any]:
             {
                 "name": problem.name,
                 "data": problem.data,
-                "hidden": " × ".join(map(str, problem.hidden)) or "none",
+                "hidden": _units(problem.hidden),
                 "activation": problem.activation.value,
                 "loss": problem.loss.value,
                 "scale": f"{problem.scale:.3g}",

@@ -16,12 +16,13 @@ function bytesOf(id) {
   return bytes;
 }
 
-function unpacked(id) {
-  return new Response(new Blob([bytesOf(id)]).stream().pipeThrough(new DecompressionStream("gzip")));
+function unpacked(id, type = "") {
+  const stream = new Blob([bytesOf(id)]).stream().pipeThrough(new DecompressionStream("gzip"));
+  return new Response(stream, { headers: { "Content-Type": type } });
 }
 
 async function loadPlotly() {
-  const address = URL.createObjectURL(new Blob([await unpacked("plotly").text()], { type: "text/javascript" }));
+  const address = URL.createObjectURL(await unpacked("plotly", "text/javascript").blob());
   await new Promise((resolve, reject) => {
     const script = document.createElement("script");
     script.onload = resolve;
@@ -225,13 +226,21 @@ function baseLayout(width, height) {
   };
 }
 
+// How many rows a legend takes, about.
+function legendRows(chart, choice, width) {
+  const longest = Math.max(0, ...choice.lines.map((line) => 62 + 7.2 * chart.lines[line].label.length));
+  const fit = Math.max(1, Math.floor((width - 80) / longest));
+  return Math.ceil(choice.lines.length / fit);
+}
+
 // Panels side by side where there is room, with one vertical axis for all.
 function panelLayout(chart, panels, measure, choice, width) {
   const columns = Math.min(panels.length, width < 480 ? 1 : width < 860 ? 2 : 4);
   const rows = Math.ceil(panels.length / columns);
   const each = panels.length === 1 ? 380 : 250;
-  const layout = baseLayout(width, rows * each + 90);
-  layout.margin.b = 90;
+  const legend = legendRows(chart, choice, width);
+  const layout = baseLayout(width, rows * each + 62 + 24 * legend);
+  layout.margin.b = 58 + 24 * legend;
   layout.annotations = [];
   const colors = pageColors();
   const [gap, rise] = [columns > 1 ? 0.035 : 0, rows > 1 ? 70 / (rows * each) : 0];
@@ -343,7 +352,7 @@ class Curves {
     const parts = [chart.facets.length > 1 ? chart.facets[choice.facet] : "", measure.words];
     parts.push(panels.length === 1 && chart.panels.length > 1 ? chart.panels[panels[0]] : "");
     parts.push(choice.look === "mean" ? "mean and one standard deviation" : "all runs");
-    parts.push(`${choice.logarithmic ? "logarithmic" : "linear"} scale, against ${choice.axis}`);
+    parts.push(`${choice.logarithmic ? "log" : "linear"} scale, against ${choice.axis}`);
     this.status.textContent = count
       ? `Shown: ${parts.filter(Boolean).join(", ")}; ${count} ${count === 1 ? "run" : "runs"}.`
       : "Nothing is chosen, so nothing is shown.";
@@ -459,8 +468,8 @@ class Heat {
     const layout = baseLayout(width, 400);
     const axis = { type: "category", linecolor: colors.line, zeroline: false };
     layout.margin.t = 12;
-    layout.xaxis = { ...axis, title: { text: "samples of an evaluation that resolves the step" } };
-    layout.yaxis = { ...axis, title: { text: "samples of the direction" } };
+    layout.xaxis = { ...axis, title: { text: "samples that give the step" } };
+    layout.yaxis = { ...axis, title: { text: "samples that give the direction" } };
     this.layout = layout;
     this.drawn = true;
     Plotly.react(this.place, [trace], layout, CONFIG);

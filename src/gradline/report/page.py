@@ -78,7 +78,7 @@ def page(
         raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
     table = summary(directory, report=report)
     curves, others, left_out = charts.figure_charts(runs)
-    curves += charts.remaining(runs, curves)
+    curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
     data: dict[str, Any] = {
         "fields": ["evaluations", *charts.FIELDS],
         "logarithms": sorted(charts.LOGARITHMS),
@@ -134,7 +134,9 @@ def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
     """What is said of a figure that is no chart of curves."""
     if name not in others:
         return None
-    return {"title": FIGURES[name].TITLE, "caption": FIGURES[name].CAPTION, "data": others[name]}
+    found = others[name]
+    methods = [words.method(method) for method in found.methods]
+    return {"title": FIGURES[name].TITLE, "caption": FIGURES[name].CAPTION, "data": found, "methods": methods}
 
 
 def _heat(found: Any) -> dict[str, Any] | None:

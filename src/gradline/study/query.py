@@ -182,6 +182,10 @@ _CONFIGURATION: dict[str, Callable[[Run], Any]] = {
 }
 
 
+SETTINGS = tuple(_CONFIGURATION)
+"""The first columns of every table: what tells runs apart."""
+
+
 def _configuration(run: Run) -> dict[str, Any]:
     return {name: value(run) for name, value in _CONFIGURATION.items()}
 
