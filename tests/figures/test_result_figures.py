@@ -54,7 +54,8 @@ def test_its_data_are_columns_of_equal_length(name, runs):
 def test_the_shapes_of_figure_8(runs):
     data = figure_8.data(runs)
     assert data.values_of("problem") == ["bcwd-logr", "bcwd-netpi", "bcwd-netpii"]
-    assert data.values_of("method") == ["gols-i", "prls"] and sorted(data.values_of("batch_size")) == [10, 50]
+    assert data.values_of("method") == ["gols-i", "prls"]
+    assert sorted(data.values_of("batch_size")) == [10, 50]
     assert len(data.curves) == 4 * 3 * 2 * 2
     assert all(len(curve.seeds) == 2 for curve in data.curves)
     axes = figure_8.draw(data).axes
@@ -110,7 +111,8 @@ def test_table_3_counts_probes(store):
 
 def test_direction_vs_step_is_medians_at_the_end(runs):
     data = study_direction_vs_step.data(runs)
-    assert data.train_loss.shape == (2, 2, 2) and (data.runs == 2).all()
+    assert data.train_loss.shape == (2, 2, 2)
+    assert (data.runs == 2).all()
     ends = [
         run.values["train_loss"][-1]
         for run in runs
@@ -129,7 +131,8 @@ def test_direction_quality_with_all_samples_is_no_angle(runs):
 
 def test_static_vs_dynamic_has_both(runs):
     data = FIGURES["study_static_vs_dynamic"].data(runs)
-    assert isinstance(data, Curves) and set(data.values_of("sampling")) == {"static", "dynamic"}
+    assert isinstance(data, Curves)
+    assert set(data.values_of("sampling")) == {"static", "dynamic"}
     assert data.values_of("method") == ["gols-i", "prls", "armijo", "golden-section"]
 
 
