@@ -17,4 +17,5 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"gradline: the command line needs {error.name}, which is not installed: pip install 'gradline[study]'\n"
         )
         return 2
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+    # Not list(arguments): here, `list` is the module of that verb.
+    return run(sys.argv[1:] if arguments is None else [*arguments])

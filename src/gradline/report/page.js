@@ -599,6 +599,7 @@ async function start() {
   for (const place of byPlace.keys()) watch.observe(place);
   setUpPrinting();
   setUpWidth();
+  document.getElementById("waiting").hidden = true;
   document.documentElement.dataset.ready = "true";
   performance.mark("ready");
 }
@@ -607,4 +608,5 @@ start().catch((error) => {
   const trouble = document.getElementById("trouble");
   trouble.textContent = `The charts cannot be shown: ${error.message}. The tables do not need them.`;
   trouble.hidden = false;
+  document.getElementById("waiting").hidden = true;
 });

@@ -131,7 +131,7 @@ def _plotly() -> str:
 
 
 def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
-    """What is said of a figure that is no chart of curves."""
+    """What is said of a figure that is no chart of curves; `None` where it is not there."""
     if name not in others:
         return None
     found = others[name]
