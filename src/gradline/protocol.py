@@ -223,7 +223,7 @@ class Pending(Generic[O, M]):
     ```
     """
 
-    __slots__ = ("_ask", "_step", "memory", "origin", "outcome", "search", "transcript")
+    __slots__ = ("_ask", "_kind", "_step", "memory", "origin", "outcome", "search", "transcript")
 
     def __init__(self, search: Search[O, M], origin: Origin[O], memory: M) -> None:
         self.search = search
@@ -235,6 +235,7 @@ class Pending(Generic[O, M]):
         if not isinstance(origin, Origin):
             raise TypeError(f"origin must be an Origin(at_zero, norm), got {origin!r}")
         self._check(origin.at_zero, "origin.at_zero", observes(search))
+        self._kind = observes_at_probes(search)
         if not origin.at_zero.finite:
             raise ValueError(
                 f"origin.at_zero must be finite (a search starts from a known slope), got {origin.at_zero}"
@@ -261,7 +262,7 @@ class Pending(Generic[O, M]):
         """Tell the search what was seen at `.step`."""
         if self.outcome is not None:
             raise RuntimeError(f"the search has ended ({self.outcome.stop}): it cannot be told more; start a new one")
-        self._check(seen, "seen", observes_at_probes(self.search))
+        self._check(seen, "seen", self._kind)
         self.transcript.append((self._step, seen))
         self._advance(seen)
 

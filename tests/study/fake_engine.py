@@ -2,7 +2,8 @@
 
 What it should suffer is in its environment: GRADLINE_FAKE_PACE (seconds of a round), GRADLINE_FAKE_KILL (a file; the
 engine kills its process once for each letter of it, at its second round), GRADLINE_FAKE_RAISE (a seed that raises),
-GRADLINE_FAKE_LOG (a file for the keys of finished runs).
+GRADLINE_FAKE_LOG (a file for the keys of finished runs), GRADLINE_FAKE_HOLD (a file; while it is there, the engine
+stays in its eighth round).
 """
 
 import hashlib
@@ -82,6 +83,8 @@ class FakeEngine:
         self.rounds += 1
         if self.rounds == 2:
             kill_if_told()
+        while self.rounds == 8 and Path(os.environ.get("GRADLINE_FAKE_HOLD", "nowhere")).exists():
+            time.sleep(0.02)
         for name in list(self.rows):
             run = self.runs[name]
             if os.environ.get("GRADLINE_FAKE_RAISE") == str(run.seed) and len(self.rows[name]) == 3:

@@ -1,9 +1,12 @@
 """What the tests of the study share."""
 
+import os
 import subprocess
 import sys
 import textwrap
 import time
+import zipfile
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -50,8 +53,6 @@ def assert_complete(directory, study):
 
 def python(program, *arguments, **environment):
     """Start a program of its own, with the tests importable."""
-    import os
-
     path = os.pathsep.join([str(TESTS), *sys.path])
     return subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(program), *map(str, arguments)],
@@ -62,7 +63,16 @@ def python(program, *arguments, **environment):
     )
 
 
-def wait_until(condition, seconds=30.0):
+def has_state(directory):
+    """Whether there is a checkpoint with more in it than which runs go together."""
+    for path in (Path(directory) / "checkpoints").glob("*.zip"):
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(path) as archive:
+            if "state.pt" in archive.namelist():
+                return True
+    return False
+
+
+def wait_until(condition, seconds=120.0):
     """Wait for something to become so; a bound on hanging, not a measurement."""
     end = time.monotonic() + seconds
     while not condition():

@@ -4,11 +4,10 @@ import os
 import random
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from study import fake_engine
-from study.helping import assert_complete, python, small, wait_until
+from study.helping import assert_complete, has_state, python, small, wait_until
 
 from gradline.study.checkpoints import Checkpoints
 from gradline.study.progress import Silent
@@ -29,6 +28,14 @@ class Listener(Silent):
 
     def update(self, snapshot):
         self.snapshots.append(snapshot)
+
+
+@pytest.fixture
+def hold(tmp_path_factory):
+    """A file that holds up an engine until it is removed."""
+    file = tmp_path_factory.mktemp("hold") / "hold"
+    file.touch()
+    return file
 
 
 def run(study, out, **options):
@@ -93,6 +100,24 @@ def test_a_checkpoint_of_finished_and_unfinished_runs_is_taken_up(tmp_path):
     listener = Listener()
     assert run(study, tmp_path, observer=listener).made == 2
     assert any("taking up 2 runs" in text for text in listener.messages)
+    assert_complete(tmp_path, study)
+
+
+def test_a_group_that_was_killed_at_once_is_made_again_as_a_whole(tmp_path):
+    # Runs that share an engine share its roundings: the finished one goes along.
+    study = small(seeds=3)
+    runs = plan(study)
+    checkpoints = Checkpoints(tmp_path, report=pytest.fail)
+    checkpoints.write(checkpoints.of(runs), None)
+    Store(tmp_path).save(fake_engine.result_of(runs[1]))
+    made = []
+
+    def make(runs, state):
+        made.append(([run.key for run in runs], state))
+        return fake_engine.make(runs, state)
+
+    run(study, tmp_path, make_engine=make)
+    assert made == [([run.key for run in runs], None)]
     assert_complete(tmp_path, study)
 
 
@@ -182,16 +207,12 @@ PROGRAM = """
 """
 
 
-def checkpointed(directory):
-    return any((Path(directory) / "checkpoints").glob("*.zip"))
-
-
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_kill_9_at_random_moments_then_resume_equals_uninterrupted(tmp_path, backend):
     study, moments = small(seeds=4, budget=60), random.Random(backend)
-    for _ in range(3):
+    for _ in range(2):
         program = python(PROGRAM, tmp_path, backend, GRADLINE_FAKE_PACE=0.03)
-        wait_until(lambda: checkpointed(tmp_path) or program.poll() is not None)
+        wait_until(lambda: has_state(tmp_path) or program.poll() is not None)
         time.sleep(moments.uniform(0.0, 0.3))
         program.kill()
         program.communicate()
@@ -203,14 +224,15 @@ def test_kill_9_at_random_moments_then_resume_equals_uninterrupted(tmp_path, bac
 
 
 @pytest.mark.parametrize(("number", "backend"), [(signal.SIGINT, "processes"), (signal.SIGTERM, "inline")])
-def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, number, backend):
-    program = python(PROGRAM, tmp_path, backend, GRADLINE_FAKE_PACE=0.05)
-    wait_until(lambda: checkpointed(tmp_path))
+def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, number, backend, hold):
+    program = python(PROGRAM, tmp_path, backend, GRADLINE_FAKE_PACE=0.03, GRADLINE_FAKE_HOLD=hold)
+    wait_until(lambda: has_state(tmp_path))
     os.kill(program.pid, number)
-    out, err = program.communicate(timeout=60)
+    hold.unlink()
+    out, err = program.communicate(timeout=240)
     assert program.returncode == 130, err
     assert "stopping: writing checkpoints" in out
-    assert checkpointed(tmp_path)
+    assert has_state(tmp_path)
     assert not list((tmp_path / "runners").glob("*")) if (tmp_path / "runners").exists() else True
     listener = Listener()
     run(small(seeds=4, budget=60), tmp_path, observer=listener)
@@ -221,7 +243,7 @@ def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, 
 def test_two_runners_do_not_do_the_same_work_twice(tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     first, second = (python(PROGRAM, out, "inline", GRADLINE_FAKE_PACE=0.05, GRADLINE_FAKE_LOG=log) for _ in range(2))
-    outputs = [program.communicate(timeout=60) for program in (first, second)]
+    outputs = [program.communicate(timeout=240) for program in (first, second)]
     assert first.returncode == second.returncode == 0, outputs
     assert sum(int(text.splitlines()[-1].split()[1]) for text, _ in outputs) == 4
     study = small(seeds=4, budget=60)
@@ -229,15 +251,15 @@ def test_two_runners_do_not_do_the_same_work_twice(tmp_path):
     assert_complete(out, study)
 
 
-def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path):
-    first = python(PROGRAM, tmp_path, "inline", GRADLINE_FAKE_PACE=0.1)
-    wait_until(lambda: checkpointed(tmp_path))
+def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path, hold):
+    first = python(PROGRAM, tmp_path, "inline", GRADLINE_FAKE_PACE=0.03, GRADLINE_FAKE_HOLD=hold)
+    wait_until(lambda: has_state(tmp_path))
     second = python(PROGRAM, tmp_path, "inline")
     wait_until(lambda: len(list((tmp_path / "runners").glob("*.lock"))) == 2)
     assert "waiting" in second.stdout.readline()
     first.kill()
     first.communicate()
-    out, err = second.communicate(timeout=60)
+    out, err = second.communicate(timeout=240)
     assert second.returncode == 0, err
     assert "taking up 4 runs" in out
     assert_complete(tmp_path, small(seeds=4, budget=60))
@@ -249,7 +271,7 @@ def test_a_dask_worker_that_is_killed(tmp_path, monkeypatch):
     kills.write_text("x", encoding="utf-8")
     monkeypatch.setenv("GRADLINE_FAKE_KILL", str(kills))
     program = python(PROGRAM, tmp_path / "out", "dask", GRADLINE_FAKE_KILL=kills)
-    out, err = program.communicate(timeout=120)
+    out, err = program.communicate(timeout=240)
     assert program.returncode == 0, err
     assert kills.read_text(encoding="utf-8") == ""
     assert "failed 0" in out

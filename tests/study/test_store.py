@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from study.fake_engine import result_of
-from study.helping import assert_same_tables, small
+from study.helping import assert_same_tables, python, small
 
 import gradline.study
 from gradline.study.result import COLUMNS, Result
@@ -93,12 +93,45 @@ def test_a_flipped_bit_is_seen(store, runs):
 
 def test_a_foreign_file_is_not_believed(store, runs):
     pq.write_table(pa.table({"step": [1.0]}), store.path(runs[0].key))
-    os.replace(store.path(runs[1].key), store.path(runs[2].key))  # a whole file under another run's name
+    store.path(runs[1].key).replace(store.path(runs[2].key))  # a whole file under another run's name
     with pytest.warns(StoreWarning) as seen:
         assert store.missing(runs) == runs[:3]
     assert "not written by gradline" in str(seen[0].message)
     assert f"it holds the run {runs[1].key}" in str(seen[1].message)
     assert store.missing(runs) == runs[:3]  # reported once
+
+
+def test_reading_imports_no_code_of_others(tmp_path):
+    (tmp_path / "theirs.py").write_text(
+        "from dataclasses import dataclass\n@dataclass(frozen=True)\nclass Theirs:\n    size: float = 1.0\n"
+        "    def start(self): ...\n    def search(self, origin, memory): ...\n",
+        encoding="utf-8",
+    )
+    program = """
+        import sys
+        sys.path.insert(0, sys.argv[1])
+        from dataclasses import replace
+        from study.fake_engine import result_of
+        from study.helping import small
+        from gradline.study.methods import Method
+        from gradline.study.store import Store
+        from gradline.study.studies import plan
+        from theirs import Theirs
+
+        run = replace(plan(small())[0], method=Method("theirs", Theirs(2.0)))
+        Store(sys.argv[1]).save(result_of(run))
+        assert Store(sys.argv[1]).load(run.key).run == run
+    """
+    made = python(program, tmp_path)
+    assert made.communicate()[1] == ""
+    frame = gradline.study.results(tmp_path, method="theirs")
+    assert len(frame) > 10
+    (key,) = set(frame["key"])
+    run = Store(tmp_path).load(key).run
+    assert run.key == key
+    assert run.method.to_dict() == {"name": "theirs", "search": "theirs:Theirs", "size": 2.0}
+    with pytest.raises(RuntimeError, match="can be read but not made"):
+        run.method.search.start()
 
 
 def test_a_failed_write_leaves_nothing(store, runs, monkeypatch):

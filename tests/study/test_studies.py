@@ -66,7 +66,7 @@ def test_what_is_given_takes_the_place_of_the_studys():
         ("iris", "armijo", 20, seed, 7) for seed in range(2)
     ]
     for wrong in ({"seeds": 0}, {"budget": 0}, {"problems": ["bcwd-netp"]}, {"methods": ["gols"]}):
-        with pytest.raises(StudyError, match="must be|did you mean"):
+        with pytest.raises(StudyError, match=r"must be|did you mean"):
             studies.load("bcwd", **wrong)
 
 
@@ -171,8 +171,12 @@ def test_a_study_of_ones_own(write, monkeypatch):
 
 
 MISTAKES = {
-    'problems = ["bcwd-netpi"]\nmethods = ["golsi"]': r"line 2: methods: there is no method 'golsi'; did you mean 'gols-i'\?",
-    'problems = ["bcwd-netp"]\nmethods = ["prls"]': r"line 1: problems: there is no problem 'bcwd-netp'; did you mean 'bcwd-netpi'",
+    'problems = ["bcwd-netpi"]\nmethods = ["golsi"]': (
+        r"line 2: methods: there is no method 'golsi'; did you mean 'gols-i'\?"
+    ),
+    'problems = ["bcwd-netp"]\nmethods = ["prls"]': (
+        r"line 1: problems: there is no problem 'bcwd-netp'; did you mean 'bcwd-netpi'"
+    ),
     'metods = ["prls"]': r"line 1: metods: there is no key 'metods'; did you mean 'methods'\?",
     "title = 3": "line 1: title: must be a text in quotes, got 3",
     "seeds = 3\nbatch_sizes = 4": r"line 2: batch_sizes: must be a list in brackets, got 4",
@@ -183,30 +187,49 @@ MISTAKES = {
     "budget = 1e3": r"line 1: budget: must be whole, and at least 1, got 1000\.0",
     'angle = "yes"': "line 1: angle: must be true or false, got 'yes'",
     'sampling = ["dynamic", "statc"]': "line 1: sampling: there is no sampling 'statc'; did you mean 'static'",
-    'direction_batch_sizes = ["sam"]': r"line 1: direction_batch_sizes: must be whole numbers from 1 on or \"same\", got 'sam'",
+    'direction_batch_sizes = ["sam"]': (
+        r"line 1: direction_batch_sizes: must be whole numbers from 1 on or \"same\", got 'sam'"
+    ),
     "seeds = 3\nbudget = ": r"line 2: this is not TOML: Invalid value \(column 10\)",
     '[[problem]]\nlike = "iris"': r"line 1: problem: name is missing \(runs and files are named by it\)",
     '[[problem]]\nname = "a/b"\nlike = "iris"': "line 2: problem.name: must be letters, digits",
     '[[problem]]\nname = "iris"\nlike = "iris"': "line 2: problem.name: must be a new name",
     '[[problem]]\nname = "a"\nlike = "irs"': "line 3: problem.like: there is no problem 'irs'; did you mean 'iris'",
     '[[problem]]\nname = "a"': "line 1: problem: data is missing",
-    '[[problem]]\nname = "a"\ndata = "mnst"': "line 3: problem.data: there is no data set 'mnst'; did you mean 'mnist'",
+    '[[problem]]\nname = "a"\ndata = "mnst"': (
+        "line 3: problem.data: there is no data set 'mnst'; did you mean 'mnist'"
+    ),
     '[[problem]]\nname = "a"\nlike = "iris"\n\n[[problem]]\nname = "b"\nlike = "iris"\nhiden = [3]': (
         "line 8: problem.hiden: there is no key 'hiden'; did you mean 'hidden'"
     ),
-    '[[problem]]\nname = "a"\nlike = "iris"\nhidden = [0]': r"line 4: problem.hidden: hidden must be whole numbers above 0",
-    '[[problem]]\nname = "a"\nlike = "iris"\nscale = "big"': "line 4: problem.scale: scale must be above 0 and finite",
-    '[[problem]]\nname = "a"\nlike = "iris"\nloss = "bse"': "line 4: problem.loss: there is no loss 'bse'; did you mean 'mse'|'bce'",
-    '[[problem]]\nname = "a"\nlike = "iris"\nerror_samples = 0': "line 4: problem.error_samples: error_samples must be a whole",
+    '[[problem]]\nname = "a"\nlike = "iris"\nhidden = [0]': (
+        r"line 4: problem.hidden: hidden must be whole numbers above 0"
+    ),
+    '[[problem]]\nname = "a"\nlike = "iris"\nscale = "big"': (
+        "line 4: problem.scale: scale must be above 0 and finite"
+    ),
+    '[[problem]]\nname = "a"\nlike = "iris"\nloss = "bse"': (
+        "line 4: problem.loss: there is no loss 'bse'; did you mean 'mse'|'bce'"
+    ),
+    '[[problem]]\nname = "a"\nlike = "iris"\nerror_samples = 0': (
+        "line 4: problem.error_samples: error_samples must be a whole"
+    ),
     '[[method]]\nname = "m"': "line 1: method: must have either search or like",
-    '[[method]]\nname = "m"\nsearch = "GoldI"': r"line 3: method.search: there is no search 'GoldI'; did you mean 'GolsI'\?",
+    '[[method]]\nname = "m"\nsearch = "GoldI"': (
+        r"line 3: method.search: there is no search 'GoldI'; did you mean 'GolsI'\?"
+    ),
     '[[method]]\nname = "m"\nsearch = "nowhere.at_all:Search"': "line 3: method.search: No module named 'nowhere'",
-    '[[method]]\nname = "m"\nsearch = "math:pi"': "line 3: method.search: must be a dataclass",
+    '[[method]]\nname = "m"\nsearch = "math:pi"': "line 3: method.search: search must be a dataclass with a method",
     '[[method]]\nname = "m"\nsearch = "GolsI"\noptions = { groth = 3 }': (
         r"line 4: method.options.groth: there is no option of GolsI 'groth'; did you mean 'growth'\?"
     ),
+    '[[method]]\nname = "m"\nsearch = "subprocess:Popen"\noptions = { args = "false" }': (
+        "line 3: method.search: search must be a dataclass with a method `search`"
+    ),
     '[[method]]\nname = "m"\nsearch = "GolsI"\n[method.options]\noverhoot = 3': "line 5: method.options.overhoot",
-    '[[method]]\nname = "m"\nlike = "gols-i"\noptions.growth = 0.5': "line 4: method.options.growth: growth must be above 1",
+    '[[method]]\nname = "m"\nlike = "gols-i"\noptions.growth = 0.5': (
+        "line 4: method.options.growth: growth must be above 1"
+    ),
     'method = "gols-i"': r"line 1: method: must be tables that begin with \[\[method\]\]",
     "seeds = 1": "problems is missing: name at least one",
 }

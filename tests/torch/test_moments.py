@@ -344,7 +344,9 @@ def test_mean_and_variance_are_centred():
     assert (float(mean), float(variance)) == (1e8 + 0.5, 0.0625 / 3)
     same = torch.full((50,), 0.1)
     assert mean_and_variance(same)[1] >= 0
-    assert mean_and_variance(torch.ones(4, dtype=torch.bfloat16))[0].dtype == torch.float32
+    assert mean_and_variance(torch.ones(4, dtype=torch.bfloat16))[0].dtype == torch.float64
+    assert float(mean_and_variance(torch.tensor([1e30, -1e30]))[1]) == pytest.approx(1e60)
+    assert float(mean_and_variance(torch.tensor([1e-30, -1e-30]))[1]) == pytest.approx(1e-60)
 
 
 def test_variances_by_layers_are_never_negative():

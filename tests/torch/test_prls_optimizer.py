@@ -479,3 +479,203 @@ def test_batches_make_its_closure():
     closure = batches.closure(problem.optimizer, lambda x, y: (problem.model(x) - y).square().sum(dim=1))
     losses = [float(problem.optimizer.step(closure)) for _ in range(80)]
     assert sum(losses[-10:]) < 0.8 * sum(losses[:10])
+
+
+# ---- what closures and models may do
+
+
+def test_a_parameter_that_is_frozen_later_stays():
+    problem = prls()
+    trained(problem, 3)
+    weight = problem.model[0].weight
+    weight.requires_grad_(False)
+    problem.optimizer.refresh()
+    frozen = weight.detach().clone()
+    trained(problem, 5)
+    assert torch.equal(weight, frozen)
+
+
+@pytest.mark.parametrize("build", [gradline.PrLS, gradline.GOLSI])
+def test_autocast_around_the_step_sees_the_moved_weights(build):
+    """Autocast keeps the weights it has cast until it ends."""
+    problem = Problem(dtype=torch.float32)
+    problem.optimizer = build(problem.model.parameters())
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        losses = []
+        for _ in range(60):
+            closure = problem.losses if problem.optimizer.per_sample else problem.closure
+            losses.append(problem.optimizer.step(closure).item())
+    assert sum(losses[-10:]) < sum(losses[:10])
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("model", [mlp, Mixing])
+def test_hooks_run_once_for_each_evaluation_and_spoil_no_variance(model, diagonal):
+    problem = prls(model=model, diagonal=diagonal)
+    calls = []
+
+    def clip(gradient):
+        calls.append(None)
+        return gradient.clamp(-1e-3, 1e-3)
+
+    parameters = list(problem.model.parameters())
+    for parameter in parameters:
+        parameter.register_hook(clip)
+    for _ in range(3):
+        problem.optimizer.step(problem.losses)
+    assert len(calls) == problem.optimizer.evaluations * len(parameters)
+    chosen = problem.draw()
+    descent = problem.optimizer._descent
+    evaluated = descent.per_sample.evaluate(problem.losses_of(chosen))
+    line = descent.line
+    rows = [flat(torch.autograd.grad(loss, parameters)) for loss in map(problem.losses_of, chosen[:, None])]
+    for parameter in parameters:
+        parameter._backward_hooks.clear()
+    rows = torch.stack([flat(torch.autograd.grad(problem.losses_of(one[None])[0], parameters)) for one in chosen])
+    along = flat(line.directions)
+    expected = (along.square() * rows.var(dim=0)).sum() if diagonal else (rows @ along).var()
+    assert descent.per_sample.variance(evaluated, line) == pytest.approx(float(expected) / len(chosen), rel=1e-6)
+
+
+def test_reentrant_checkpoints_hide_the_graph_and_are_refused():
+    def checkpointed(reentrant):
+        class Net(nn.Module):
+            def __init__(self, inputs):
+                super().__init__()
+                self.first, self.last = nn.Linear(inputs, 8), nn.Linear(8, 1)
+
+            def forward(self, x):
+                x = x.clone().requires_grad_()
+                hidden = torch.utils.checkpoint.checkpoint(self.first, x, use_reentrant=reentrant)
+                return self.last(torch.tanh(hidden))
+
+        return Net
+
+    problem = prls(model=checkpointed(True))
+    parameters = problem.parameters()
+    with pytest.raises(RuntimeError, match="use_reentrant=False"):
+        problem.optimizer.step(problem.losses)
+    assert equal(problem.parameters(), parameters)
+    problem = prls(model=checkpointed(False))
+    plain = prls(model=lambda inputs: nn.Sequential(nn.Linear(inputs, 8), nn.Tanh(), nn.Linear(8, 1)))
+    for mine, theirs in zip(trained(problem, 5), trained(plain, 5), strict=True):
+        assert mine.step == pytest.approx(theirs.step, rel=1e-6)
+
+
+@pytest.mark.parametrize("model", [mlp, Mixing])
+def test_batches_written_into_one_buffer(model):
+    """As data loaders with pinned memory do. Where an evaluation cannot be asked again, the next step begins anew."""
+    problem = Problem(model=model)
+    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), Hindsight())
+    inputs, targets = torch.empty(20, 6, dtype=torch.float64), torch.empty(20, 1, dtype=torch.float64)
+
+    def closure():
+        chosen = problem.draw()
+        inputs.copy_(problem.inputs[chosen])
+        targets.copy_(problem.targets[chosen])
+        outputs = problem.model(inputs)
+        return nn.functional.binary_cross_entropy_with_logits(outputs, targets, reduction="none").sum(dim=1)
+
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(5):
+            problem.optimizer.step(closure)
+    assert problem.optimizer.iterations == 5
+    words = {str(warning.message) for warning in told}
+    assert all("inputs of this evaluation were changed in place since" in text for text in words)
+    if model is mlp:
+        assert not words
+    else:
+        assert words
+
+
+@pytest.mark.parametrize("diagonal", [False, True])
+@pytest.mark.parametrize("scale", [1e-12, 1e12])
+def test_large_and_small_losses_in_float32(diagonal, scale):
+    """Squares of slopes overflow and vanish long before slopes do."""
+    problem = Problem(dtype=torch.float32)
+    problem.optimizer = gradline.PrLS(problem.model.parameters(), diagonal=diagonal, step_first=1e-4 / scale)
+    plain = Problem(dtype=torch.float32)
+    plain.optimizer = gradline.PrLS(plain.model.parameters(), diagonal=diagonal)
+    for _ in range(3):
+        problem.optimizer.step(lambda: scale * problem.losses())
+        plain.optimizer.step(plain.losses)
+        mine, theirs = problem.optimizer.last.origin.at_zero, plain.optimizer.last.origin.at_zero
+        assert mine.slope_var == pytest.approx(theirs.slope_var * scale**4, rel=1e-2)
+        assert problem.optimizer.last.step == pytest.approx(plain.optimizer.last.step / scale, rel=1e-2)
+
+
+def test_several_processes_are_refused(monkeypatch):
+    problem = prls()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(RuntimeError, match=r"must run in one process .*has 2; use GOLSI"):
+        problem.optimizer.step(problem.losses)
+
+
+def test_a_copy_before_any_direction_was_aimed():
+    problem = prls(direction=torch.optim.Adam)
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        problem.optimizer.step(lambda: problem.losses() * float("nan"))
+    twin = copy.deepcopy(problem)
+    assert trained(problem, 3) == trained(twin, 3)
+
+
+def test_a_search_that_accepts_a_probe_it_gave_up():
+    @dataclass(frozen=True)
+    class Forgetful(Hindsight):
+        def candidates(self, transcript):
+            return ()
+
+    problem = Problem()
+    problem.optimizer = gradline.LineSearchOptimizer(problem.model.parameters(), Forgetful())
+    parameters = problem.parameters()
+    with pytest.raises(RuntimeError, match=r"accepted probe 0; give it a method candidates"):
+        problem.optimizer.step(problem.losses)
+    assert equal(problem.parameters(), parameters)
+
+
+# ---- states that do not fit
+
+
+def test_a_state_of_other_shapes_is_refused_and_nothing_changes():
+    problem, other = prls(), prls(model=lambda inputs: nn.Sequential(nn.Linear(inputs, 4), nn.Tanh(), nn.Linear(4, 1)))
+    trained(problem, 3)
+    trained(other, 2)
+    memory = other.optimizer._descent.memory
+    with pytest.raises(ValueError, match=r"of the same shapes .*has \(4, 6\) and its saved one \(8, 6\)"):
+        other.optimizer.load_state_dict(problem.optimizer.state_dict())
+    assert other.optimizer._descent.memory == memory
+    assert other.optimizer.iterations == 2
+    trained(other, 2)
+
+
+def test_the_last_search_keeps_its_own_settings():
+    problem, other = prls(), prls(max_probes=3)
+    trained(problem, 3)
+    other.optimizer.load_state_dict(problem.optimizer.state_dict())
+    assert other.optimizer.last == problem.optimizer.last
+    assert other.optimizer.last.search == Prls()
+    assert other.optimizer.search == Prls(max_probes=3)
+
+
+def test_a_state_cannot_be_taken_inside_a_closure():
+    problem = prls()
+    trained(problem, 2)
+
+    def closure():
+        with pytest.raises(RuntimeError, match="between steps, not in a closure"):
+            problem.optimizer.state_dict()
+        return problem.losses()
+
+    problem.optimizer.step(closure)
+    problem.optimizer.state_dict()
+
+
+def test_a_search_that_could_not_begin_can_be_drawn():
+    problem = prls()
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        problem.optimizer.step(lambda: problem.losses() * float("nan"))
+    data = gradline.plot.search_data(problem.optimizer.last)
+    assert data.beliefs is None
+    assert "not finite" in data.reason

@@ -13,7 +13,7 @@ import click
 from gradline.cli.check import check
 from gradline.cli.data import data
 from gradline.cli.figures import figures
-from gradline.cli.list import list_verb
+from gradline.cli.listing import list_verb
 from gradline.cli.report import report
 from gradline.cli.results import results
 from gradline.cli.run import run_verb
@@ -58,7 +58,8 @@ def run(arguments: list[str]) -> int:
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     try:
-        code = app.main([text for text in arguments if text != "--debug"], "gradline", standalone_mode=False)
+        rest = [text for text in arguments if text != "--debug"]
+        code = app.main(rest, "gradline", standalone_mode=False, obj=arguments)
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # `gradline results out | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -69,12 +70,22 @@ def run(arguments: list[str]) -> int:
         where = error.ctx.command_path if error.ctx else "gradline"
         return _fail(f"{_sentence(error.format_message())} ({where} --help says what there is)", 2, debug=debug)
     except click.ClickException as error:
-        return _fail(error.format_message(), error.exit_code, debug=debug)
+        return _fail(error.format_message(), 2, debug=debug)
+    except ModuleNotFoundError as error:
+        return _fail(_missing(error), 2, debug=debug)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _fail(str(error) or type(error).__name__, 2, debug=debug)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return _fail(f"this should not happen: {text} (--debug shows where)", 2, debug=debug)
+
+
+def _missing(error: ModuleNotFoundError) -> str:
+    """What to install."""
+    name = (error.name or "").split(".")[0]
+    if "pip install" in str(error) or name in ("", "gradline"):
+        return str(error)
+    return f"this needs {name}, which is not installed: pip install 'gradline[study]'"
 
 
 def _fail(sentence: str, code: int, *, debug: bool) -> int:

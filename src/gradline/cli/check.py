@@ -39,19 +39,27 @@ def check(
 
     Reports the number of runs and evaluations, and from a moment of each kind of run the time, memory and disk space.
     """
+    from rich.markup import escape
+
     from gradline.cli.words import console
     from gradline.study import data
     from gradline.study.estimate import estimate
-    from gradline.study.runner import default_workers
+    from gradline.study.executors import default_workers
     from gradline.study.studies import plan, validate
 
     chosen = load_study(study, seeds, budget, batch_size, method, problem)
     for name in sorted({problem.data for problem in chosen.problems}):
-        data.load(name, download=False, progress=False)  # says what is missing, rather than to fetch it for a check
+        try:
+            data.load(name, download=False, progress=False)
+        except data.DataError as error:
+            raise click.ClickException(
+                f"data set {name} is not in {data.data_directory()}, or is damaged: "
+                f"`gradline data fetch {name}` gets it, --data DIR looks for it elsewhere"
+            ) from error
     runs = plan(chosen)
     validate(runs)
     out = console()
-    out.print(f"[bold]{chosen.title or chosen.name}[/]")
+    out.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
     out.print()
     out.print(_facts(chosen, runs))
     if not measure:

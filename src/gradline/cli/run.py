@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +65,8 @@ def run_verb(
     What is in the directory already is not made again, so a study that was stopped, by Ctrl-C or worse, goes on from
     its last checkpoints when the same command is given again. Options such as --method take the place of the study's.
     """
+    from rich.markup import escape
+
     from gradline.cli.display import observing
     from gradline.cli.words import console
     from gradline.study.runner import Interrupted, run_study
@@ -74,7 +75,7 @@ def run_verb(
     directory = out or str(Path("results") / chosen.name)
     notes = console(stderr=True)
     if not quiet:
-        notes.print(f"[bold]{chosen.title or chosen.name}[/]")
+        notes.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
     try:
         with observing(notes, quiet=quiet) as observer:
             done = run_study(
@@ -87,8 +88,9 @@ def run_verb(
                 observer=observer,
             )
     except Interrupted:
-        again = shlex.join(["gradline", *(text for text in sys.argv[1:])])
-        notes.print(f"Stopped. What is finished is stored, the rest has checkpoints. To go on: [bold]{again}[/]")
+        again = shlex.join(["gradline", *(click.get_current_context().obj or ())])
+        notes.print("Stopped. What is finished is stored, the rest has checkpoints. To go on:")
+        notes.print(f"  [bold]{escape(again)}[/]", soft_wrap=True)
         return 130
     _conclude(done, directory, quiet=quiet)
     return 1 if done.failures else 0

@@ -22,8 +22,9 @@ HALF = 12
     short_help="Show one search, probe by probe.",
     epilog="\b\nExamples:\n"
     "  gradline trace\n"
-    "  gradline trace --problem bcwd-logr --method prls --batch-size 100 --seed 3 --iteration 20\n"
-    "  gradline trace --study mine.toml --problem wide --method eager --iteration 1 --iteration 2",
+    "  gradline trace --problem bcwd-logr --method prls --batch-size 100 --seed 3\n"
+    "  gradline trace --iteration 20 --iteration 21\n"
+    "  gradline trace --study mine.toml --problem wide --method eager",
 )
 @click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="What is trained.")
 @click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="How.")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradline.plot._beliefs import Array, Beliefs, beliefs_at
-from gradline.protocol import Origin, Outcome, Pending, Record, Search, Slope, Transcript, Value, observes
+from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Transcript, Value, observes
 from gradline.searches import Armijo, GolsBack, GolsI, GolsMax, Prls, PrlsMemory, StrongWolfe
 
 DECADE = 10.0
@@ -139,6 +139,8 @@ def _along(given: _Given) -> dict[str, Any]:
     search, start, transcript = given.search, given.origin, given.transcript
     steps = [step for step, _ in transcript] + ([] if given.asked is None else [given.asked])
     considered: list[float] = []
+    if start is not None and not _sound(start.at_zero):
+        search = None  # which could not begin there
     if isinstance(search, Prls) and start is not None:
         # The last choice there was: the one that led to the last probe, unless another one is to come.
         told = transcript[:-1] if given.asked is None else transcript
@@ -155,6 +157,11 @@ def _along(given: _Given) -> dict[str, Any]:
             along = {"beliefs": beliefs, "noise": noise, "acceptance": search.acceptance}
             along["considered"] = tuple(considered)
     return {**along, "logarithmic": logarithmic, "span": span}
+
+
+def _sound(zero: Slope) -> bool:
+    """Whether a search could begin there."""
+    return zero.finite and not (isinstance(zero, Moments) and math.isnan(zero.value_var + zero.slope_var))
 
 
 def _grid(span: tuple[float, float], logarithmic: bool) -> Array:

@@ -3,6 +3,9 @@
 A checkpoint is one zip file with two members: `runs.json` (which runs, of which versions; cheap to look at) and
 `state.pt` (what the engine's `state_dict` gave). It is read without running any code of it. A checkpoint of another
 version, or one that is torn, is reported and passed over; its runs start anew.
+
+The first checkpoint of a group, at its very start, has no state: it says which runs go together. Runs that share an
+engine share its roundings, so a group that is taken up must be the whole group to end with the same bits.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import io
 import json
 import zipfile
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -35,12 +39,14 @@ class Checkpoint:
     path: Path
     runs: tuple[Run, ...]
 
-    def state(self) -> dict[str, Any]:
-        """The engine's state. Raises `CheckpointError`."""
+    def state(self) -> dict[str, Any] | None:
+        """The engine's state, `None` at the very start. Raises `CheckpointError`."""
         import torch
 
         try:
             with zipfile.ZipFile(self.path) as archive:
+                if "state.pt" not in archive.namelist():
+                    return None
                 content = archive.read("state.pt")
             state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
         except Exception as error:  # zipfile, pickle and torch have many ways to say that a file is not theirs
@@ -60,15 +66,16 @@ class Checkpoints:
         digest = hashlib.sha256("\n".join(run.key for run in runs).encode()).hexdigest()[:16]
         return Checkpoint(self.folder / f"{runs[0].problem.name}_b{runs[0].batch_size}_{digest}.zip", tuple(runs))
 
-    def write(self, checkpoint: Checkpoint, state: dict[str, Any]) -> None:
-        """Put a state in the place of the one before it."""
+    def write(self, checkpoint: Checkpoint, state: dict[str, Any] | None) -> None:
+        """Put a state in the place of the one before it; `None`: that these runs go together."""
         import torch
 
         header = {"format": FORMAT, "versions": versions(), "runs": [run.to_dict() for run in checkpoint.runs]}
         with whole(checkpoint.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("runs.json", json.dumps(header))
-            with archive.open("state.pt", "w", force_zip64=True) as member:
-                torch.save(state, member)
+            if state is not None:
+                with archive.open("state.pt", "w", force_zip64=True) as member:
+                    torch.save(state, member)
 
     def usable(self, runs: Sequence[Run], store: Store) -> list[Checkpoint]:
         """Checkpoints whose unfinished runs are all among these. No two of them share an unfinished run."""
@@ -92,15 +99,21 @@ class Checkpoints:
                 self._report(f"{path} is not used (it holds other runs too): its runs start anew")
         return found
 
+    def drop(self, runs: Iterable[Run]) -> None:
+        """Remove the checkpoints that hold any of these runs: they are to go apart from now on."""
+        keys = {run.key for run in runs}
+        for path in self.folder.glob("*.zip"):
+            with suppress(CheckpointError, FileNotFoundError):
+                if any(run.key in keys for run in read(path).runs):
+                    path.unlink(missing_ok=True)
+
     def tidy(self, stored: Iterable[str]) -> None:
         """Remove the checkpoints that have nothing left to do."""
         done = set(stored)
         for path in self.folder.glob("*.zip"):
-            try:
+            with suppress(CheckpointError, FileNotFoundError):
                 if {run.key for run in read(path).runs} <= done:
                     path.unlink(missing_ok=True)
-            except (CheckpointError, FileNotFoundError):
-                continue
 
 
 def read(path: Path) -> Checkpoint:

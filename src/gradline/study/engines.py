@@ -67,6 +67,8 @@ def engine(runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = No
     """
     if not runs:
         raise ValueError("runs must have at least one run (there is nothing to do), got none")
+    if len({run.key for run in runs}) < len(runs):
+        raise ValueError("runs must differ (results and states are told apart by their keys), but some are equal")
     keys = {group_key(run) for run in runs}
     if len(keys) > 1:
         raise ValueError(f"runs must have equal group keys (they share one network and its data), got {keys}")

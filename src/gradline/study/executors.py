@@ -139,6 +139,11 @@ def _follow(parent: Any) -> None:
     os._exit(1)  # nothing to tidy: results and checkpoints are there whole or not at all
 
 
+def default_workers() -> int:
+    """As many as this process has cores."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def check_backend(backend: str) -> str:
     """Refuse a backend that does not exist."""
     known = backend in ("processes", "inline", "dask") or backend.startswith(("tcp://", "tls://", "ucx://"))
@@ -147,26 +152,30 @@ def check_backend(backend: str) -> str:
 
 
 @contextmanager
-def open_executor(backend: str, workers: int) -> Iterator[Executor]:
-    """The executor of a backend. An error on the way out of the context ends its processes at once."""
+def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Executor, int]]:
+    """The executor of a backend, and how many tasks it works on at once (`None`: as many as it has cores).
+
+    An error on the way out of the context ends its processes at once.
+    """
     if check_backend(backend) == "inline":
-        yield Inline()
+        yield Inline(), 1
     elif backend == "processes":
-        processes = Processes(workers)
+        count = workers or default_workers()
+        processes = Processes(count)
         try:
-            yield processes
+            yield processes, count
         except BaseException:
             processes.kill()
             raise
         finally:
             processes.shutdown(wait=True, cancel_futures=True)
     else:
-        with _dask(backend, workers) as executor:
-            yield executor
+        with _dask(backend, workers) as opened:
+            yield opened
 
 
 @contextmanager
-def _dask(backend: str, workers: int) -> Iterator[Executor]:
+def _dask(backend: str, workers: int | None) -> Iterator[tuple[Executor, int]]:
     try:
         distributed: Any = import_module("distributed")
     except ModuleNotFoundError as error:
@@ -174,17 +183,16 @@ def _dask(backend: str, workers: int) -> Iterator[Executor]:
             f"backend {backend!r} needs Dask, which is not installed: pip install 'gradline[cluster]'", name=error.name
         ) from error
     if backend == "dask":
+        count = workers or default_workers()
         with (
-            distributed.LocalCluster(
-                n_workers=workers, threads_per_worker=1, processes=True, dashboard_address=None
-            ) as cluster,
+            distributed.LocalCluster(n_workers=count, threads_per_worker=1, dashboard_address=None) as cluster,
             distributed.Client(cluster) as client,
         ):
             client.run(_ignore_interrupts)
-            yield client.get_executor(pure=False)
+            yield client.get_executor(pure=False), count
     else:
         with distributed.Client(backend, timeout="15s") as client:
-            yield client.get_executor(pure=False)
+            yield client.get_executor(pure=False), workers or max(sum(client.nthreads().values()), 1)
 
 
 def _ignore_interrupts() -> None:

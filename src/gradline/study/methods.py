@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
@@ -39,6 +40,8 @@ class Method:
 
     def to_dict(self) -> dict[str, Any]:
         """The method as plain values."""
+        if isinstance(self.search, Absent):
+            return {**json.loads(self.search.values)}
         kind = type(self.search)
         ours = getattr(searches, kind.__name__, None) is kind
         name = kind.__name__ if ours else f"{kind.__module__}:{kind.__qualname__}"
@@ -51,11 +54,33 @@ class Method:
         return cls(values["name"], find_search(values["search"])(**options))
 
 
+@dataclass(frozen=True)
+class Absent:
+    """Stands for a search of another package in results that are only read: nothing of theirs is imported for it.
+
+    `values` is the method's description as JSON.
+    """
+
+    values: str
+
+    def start(self) -> Any:
+        """Raise: it cannot search."""
+        raise RuntimeError(f"this search was not imported, so that its results can be read but not made: {self.values}")
+
+    def search(self, origin: Any, memory: Any) -> Any:
+        """Raise: it cannot search."""
+        return self.start()
+
+
 def find_search(name: str) -> Any:
     """The class of a search: one of `gradline.searches`, or "package.module:Class"."""
     if isinstance(name, str) and ":" in name:
         module, _, attribute = name.partition(":")
-        return getattr(import_module(module), attribute)
+        kind = getattr(import_module(module), attribute)
+        is_search = isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "search")
+        # Before it is called: a description must not be able to call whatever it likes.
+        require(is_search, "search", "a dataclass with a method `search`", "its settings are stored", name)
+        return kind
     require(
         name in searches.__all__ and name != "PrlsMemory",
         "search",

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradline.protocol import Moments, observes
-from gradline.study.networks import Criterion, Data, angle_between, criterion, network, wrong
+from gradline.study.networks import Criterion, Data, angle_between, criterion, largest, network
 from gradline.study.result import Result
 from gradline.study.runs import Run, Sampling
 from gradline.study.sampling import check_variances, chosen_samples, direction_batches, probe_batches, reuses
@@ -155,7 +155,7 @@ class _Training:
             warnings.filterwarnings("ignore", "gradline: ", RuntimeWarning)  # the table has the reason
             optimizer.step(self._closure)
         record: Any = optimizer.last
-        self.table.add(optimizer.evaluations, record)
+        self.table.add(optimizer.evaluations, record.evaluations, record.origin, record.outcome)
         self.over = optimizer.evaluations >= self.run.budget
         if self.table.due(optimizer.evaluations) or self.over:
             self._measure(self._angle() if self.run.angle and record.transcript else math.nan)
@@ -204,7 +204,7 @@ class _Training:
         for some, wanted in zip(torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True):
             outputs = self.model(some)
             loss += float(self._tensors.criterion(outputs, wanted).sum(dtype=torch.float64))
-            errors += float(wrong(outputs, wanted, 1).sum())
+            errors += float((largest(outputs, 1) != largest(wanted, 1)).sum())
         return loss / len(inputs), errors / len(inputs)
 
     def _note_direction(self) -> None:

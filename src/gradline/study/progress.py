@@ -89,12 +89,20 @@ class Meter:
 
     def reported(self, task: Task) -> int:
         """Evaluations of a task under way, those taken up from a checkpoint included."""
+        news = self._news(task)
+        self._made[task.name] = max(self._made.get(task.name, 0), news.get("made", 0))
+        return news.get("evaluations", 0)
+
+    def saved(self, task: Task) -> int:
+        """Runs that a task under way has stored."""
+        return self._news(task).get("saved", 0)
+
+    def _news(self, task: Task) -> dict[str, int]:
         try:
-            news = json.loads(self._orders.progress(task).read_text(encoding="utf-8"))
-            self._made[task.name] = max(self._made.get(task.name, 0), int(news["made"]))
-            return int(news["evaluations"])
-        except (OSError, ValueError, KeyError):
-            return 0
+            news: dict[str, int] = json.loads(self._orders.progress(task).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return news
 
     def measure(self, tasks: list[Task]) -> tuple[int, float, float, float | None, float | None]:
         """Evaluations done, the fraction of all work done, seconds, evaluations a second, seconds left."""

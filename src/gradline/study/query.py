@@ -46,15 +46,13 @@ def results(
     ```
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
-    frames = []
-    for result in _chosen(directory, chosen, report):
-        frame = pd.DataFrame(result.columns)
-        for place, (name, value) in enumerate(_configuration(result.run).items()):
-            frame.insert(place, name, value)
-        frames.append(frame)
-    if not frames:
+    found = list(_chosen(directory, chosen, report))
+    if not found:
         return pd.DataFrame(columns=[*_CONFIGURATION, *COLUMNS])
-    return _typed(pd.concat(frames, ignore_index=True))
+    runs = _typed(pd.DataFrame([_configuration(result.run) for result in found]))
+    rows = runs.loc[np.repeat(np.arange(len(found)), [len(result) for result in found])].reset_index(drop=True)
+    columns = {name: np.concatenate([result.columns[name] for result in found]) for name in COLUMNS}
+    return pd.concat([rows, _typed(pd.DataFrame(columns))], axis=1)
 
 
 def loaded(

@@ -69,11 +69,6 @@ class Interrupted(KeyboardInterrupt):
     """A study was stopped by Ctrl-C or SIGTERM. Checkpoints are written; running it again resumes."""
 
 
-def default_workers() -> int:
-    """As many as this process has cores."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
 def run_study(
     study: Study | str | os.PathLike[str],
     out: str | os.PathLike[str],
@@ -93,7 +88,7 @@ def run_study(
     Args:
         study: the study, its name, or the path of its TOML file.
         out: the directory for results, checkpoints and locks.
-        workers: processes; `None`: one for each core.
+        workers: processes; `None`: one for each core, here or in the cluster.
         backend: "processes", "inline" (this process, for debuggers), "dask" (a cluster of this machine) or the address
             of a Dask scheduler, "tcp://host:port".
         checkpoint_every: seconds between checkpoints of a task.
@@ -113,11 +108,10 @@ def run_study(
     check_backend(backend)
     runs = plan(chosen)
     validate(runs)
-    count = 1 if backend == "inline" else workers or default_workers()
     directory = Path(out).resolve()
     with _post(directory) as post:
         orders = Orders(directory, post, checkpoint_every, threads)
-        return _Runner(runs, orders, count, backend, observer or Silent(), make_engine, key).run()
+        return _Runner(runs, orders, workers, backend, observer or Silent(), make_engine, key).run()
 
 
 class _Runner:
@@ -127,7 +121,7 @@ class _Runner:
         self,
         runs: list[Run],
         orders: Orders,
-        workers: int,
+        workers: int | None,
         backend: str,
         observer: Observer,
         make_engine: MakeEngine | None,
@@ -135,7 +129,8 @@ class _Runner:
     ) -> None:
         self.runs = runs
         self.orders = orders
-        self.workers = workers
+        self.wanted_workers = workers
+        self.workers = workers or 1  # until the executor says
         self.backend = backend
         self.observer = observer
         self.make_engine = make_engine
@@ -158,7 +153,8 @@ class _Runner:
         self.before = len(self.runs) - len(missing)
         self.meter = Meter(missing, self.orders)
         if missing:
-            with self.listening(), open_executor(self.backend, self.workers) as executor:
+            with self.listening(), open_executor(self.backend, self.wanted_workers) as (executor, self.workers):
+                self.observer.update(self.snapshot())
                 self.submit(executor, missing)
                 self.loop(executor)
         if self.interrupted:
@@ -214,7 +210,8 @@ class _Runner:
                 self.orders.stop.touch()
                 for future in [future for future in self.flight if future.cancel()]:
                     del self.flight[future]
-            elif self.elsewhere and time.monotonic() - asked > ASK_AGAIN:
+                continue  # the last snapshot stays: what workers now lay down would be missing in a new one
+            if self.elsewhere and time.monotonic() - asked > ASK_AGAIN:
                 asked = time.monotonic()
                 self.ask_again(executor)
             self.observer.update(self.snapshot())
@@ -267,7 +264,7 @@ class _Runner:
             self.observer.error(f"{runs[0].key} failed: {failed.error}" if runs else failed.error)
             return
         self.observer.error(f"one of {_runs(len(task.runs))} failed, each is tried alone: {failed.error}")
-        self.checkpoints.of(task.runs).path.unlink(missing_ok=True)
+        self.checkpoints.drop(runs)
         for run in runs:
             self.hand_out(executor, (run,))
 
@@ -285,6 +282,7 @@ class _Runner:
             self.hand_out(executor, runs, (deaths, reached))
         elif len(runs) > 1:
             self.observer.error(f"{deaths} workers died over the same {_runs(len(runs))}: trying them in two halves")
+            self.checkpoints.drop(runs)
             middle = len(runs) // 2
             for half in (runs[:middle], runs[middle:]):
                 self.hand_out(executor, half, (deaths - 1, reached))
@@ -316,7 +314,7 @@ class _Runner:
         return Snapshot(
             runs=len(self.runs),
             before=self.before,
-            done=len(self.stored),
+            done=len(self.stored) + sum(self.meter.saved(task) for task in tasks),
             failed=len(self.failures),
             elsewhere=len(self.elsewhere),
             working=min(working, self.workers),
@@ -359,14 +357,12 @@ def _post(directory: Path) -> Iterator[Path]:
     _clear_away(directory)
     name = uuid.uuid4().hex[:12]
     post = posts / name
-    with filelock.FileLock(posts / f"{name}.lock"):
-        post.mkdir()
-        try:
+    try:
+        with filelock.FileLock(posts / f"{name}.lock"):
+            post.mkdir()
             yield post
-        finally:
-            shutil.rmtree(post, ignore_errors=True)
-            (posts / f"{name}.lock").unlink(missing_ok=True)
-    _clear_away(directory)
+    finally:
+        _clear_away(directory)  # what this one leaves, too
 
 
 def _clear_away(directory: Path) -> None:

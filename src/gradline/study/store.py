@@ -11,10 +11,13 @@ configuration is in the metadata of the schema as JSON.
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
+import sys
 import warnings
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gradline.study.files import Report, whole
+from gradline.study.methods import METHODS, Absent, Method
 from gradline.study.result import COLUMNS, Result
 from gradline.study.runs import Run
 
@@ -124,25 +128,13 @@ class Store:
         """Read a result. Raises `KeyError` if it is not there or cannot be believed."""
         path = self.path(key)
         try:
-            table, header = self.table(path), read_header(path)
+            header, table = _read(path)
         except FileNotFoundError as error:
             raise KeyError(f"{self.directory} has no result {key!r}") from error
         except ResultError as error:
             raise KeyError(f"{path} cannot be believed: {error}") from error
         columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
         return Result(header.run, columns, header.seconds, header.engine, header.versions)
-
-    def table(self, path: Path) -> Any:
-        """The table of a result's file, every page of it checked. Raises `ResultError`."""
-        try:
-            table = pq.read_table(path, schema=None, page_checksum_verification=True, memory_map=False)
-        except FileNotFoundError:
-            raise
-        except (OSError, pa.ArrowException) as error:
-            raise ResultError(_first_line(error)) from error
-        if table.schema.names != SCHEMA.names:
-            raise ResultError(f"its columns are {table.schema.names}")
-        return table
 
     def _header(self, path: Path) -> Header | None:
         try:
@@ -160,21 +152,41 @@ class Store:
             self._report(f"{path} is not a result that can be believed ({reason}): it counts as missing")
 
 
+def _read(path: Path) -> tuple[Header, Any]:
+    """A whole result, every page of it checked. Raises `FileNotFoundError` or `ResultError`."""
+    with _opened(path) as file:
+        header = _header_of(file.schema_arrow, path)
+        table = file.read()
+    if table.schema.names != SCHEMA.names:
+        raise ResultError(f"its columns are {table.schema.names}")
+    return header, table
+
+
 def read_header(path: Path) -> Header:
     """What the metadata of a file says. Raises `FileNotFoundError` or `ResultError`."""
+    with _opened(path) as file:
+        return _header_of(file.schema_arrow, path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
     try:
-        schema = pq.read_schema(path)
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
     except FileNotFoundError:
         raise
     except (OSError, pa.ArrowException) as error:
         raise ResultError(_first_line(error)) from error
+
+
+def _header_of(schema: Any, path: Path) -> Header:
     metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
     if not metadata:
         raise ResultError("it was not written by gradline")
     if metadata.get("gradline.format") != FORMAT:
         raise ResultError(f"its format is {metadata.get('gradline.format')}, this version reads {FORMAT}")
     try:
-        run = Run.from_dict(json.loads(metadata["gradline.run"]))
+        run = _run(json.loads(metadata["gradline.run"]))
         header = Header(
             run,
             float(metadata["gradline.seconds"]),
@@ -186,6 +198,15 @@ def read_header(path: Path) -> Header:
     if run.key != path.stem:
         raise ResultError(f"it holds the run {run.key}")
     return header
+
+
+def _run(values: dict[str, Any]) -> Run:
+    """The run of a description. A search of another package is not imported for it: reading runs no code of others."""
+    name = values["method"]["search"]
+    if ":" not in name or name.partition(":")[0] in sys.modules:
+        return Run.from_dict(values)
+    method = Method(values["method"]["name"], Absent(json.dumps(values["method"])))
+    return dataclasses.replace(Run.from_dict({**values, "method": METHODS["gols-i"].to_dict()}), method=method)
 
 
 def _table(result: Result) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.protocol import Record, Stop
+from gradline.protocol import Origin, Outcome, Stop
 from gradline.study.result import COLUMNS, Result
 from gradline.study.runs import Run
 
@@ -40,18 +40,10 @@ class Table:
         """How many searches have ended."""
         return len(self._iterations) // len(_ITERATION) - 1
 
-    def add(self, evaluations: int, record: Record[Any, Any]) -> None:
-        """Add an iteration, ended after so many evaluations in all."""
-        outcome, origin = record.outcome, record.origin
+    def add(self, evaluations: int, probes: int, origin: Origin[Any], outcome: Outcome[Any]) -> None:
+        """Add an iteration of so many probes, ended after so many evaluations in all."""
         self._iterations.extend(
-            (
-                evaluations,
-                len(record.transcript),
-                outcome.step,
-                _CODES[outcome.stop],
-                origin.at_zero.slope,
-                origin.norm,
-            )
+            (evaluations, probes, outcome.step, _CODES[outcome.stop], origin.at_zero.slope, origin.norm)
         )
 
     def due(self, evaluations: int) -> bool:

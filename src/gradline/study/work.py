@@ -13,7 +13,8 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -55,13 +56,13 @@ class Orders:
         directory: of the study.
         post: of this runner, a folder where workers report progress and look for the sign to stop.
         checkpoint_every: seconds between two checkpoints of a task.
-        threads: of torch in each worker; `None` leaves them alone.
+        threads: of torch in each worker.
     """
 
     directory: Path
     post: Path
     checkpoint_every: float = 30.0
-    threads: int | None = 1
+    threads: int = 1
 
     @property
     def stop(self) -> Path:
@@ -100,11 +101,7 @@ class RunError(RuntimeError):
 def execute(task: Task, orders: Orders, make_engine: MakeEngine | None = None) -> Report:
     """Do a task. Raises `RunError`, which names the runs."""
     try:
-        if orders.threads is not None:
-            import torch
-
-            torch.set_num_threads(orders.threads)
-        with Locks(orders.directory) as locks:
+        with _threads(orders.threads), Locks(orders.directory) as locks:
             return _Work(task, orders, make_engine or engine_with_data, locks).done()
     except RunError:
         raise
@@ -112,6 +109,19 @@ def execute(task: Task, orders: Orders, make_engine: MakeEngine | None = None) -
         text = "".join(traceback.format_exception_only(error)).strip()
         keys = tuple(run.key for run in task.runs)
         raise RunError(keys, text, traceback.format_exc()) from None
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    """So many threads of torch, and then as many as before: this may be the user's own process."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
 
 
 def engine_with_data(runs: Sequence[Run], state: dict[str, Any] | None) -> Engine:
@@ -175,6 +185,8 @@ class _Work:
 
     def advance(self, checkpoint: Checkpoint, engine: Engine) -> bool:
         """Advance to the end, and say whether it was reached."""
+        if not checkpoint.path.exists():
+            self.checkpoints.write(checkpoint, None)
         begun = engine.evaluations
         now = time.monotonic()
         look, tell, save = now, now, now + self.orders.checkpoint_every

@@ -13,6 +13,7 @@ whether a closure made it or the user's own `loss.backward()`:
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias, cast
 
@@ -79,6 +80,7 @@ class Mark(NamedTuple):
     pending: Pending[Any, Any] | None
     told: int
     probing: bool
+    iterations: int
 
 
 class Descent:
@@ -146,7 +148,8 @@ class Descent:
 
     def mark(self) -> Mark:
         """Note where the conversation stands."""
-        return Mark(self.pending, 0 if self.pending is None else len(self.pending.transcript), self.probing)
+        told = 0 if self.pending is None else len(self.pending.transcript)
+        return Mark(self.pending, told, self.probing, self.iterations)
 
     def rewind(self, mark: Mark) -> None:
         """After a failure: put parameters and search back to where they stood.
@@ -159,6 +162,8 @@ class Descent:
             return
         if pending is None or (pending.outcome is not None and not line.away):
             # Interrupted after the accepted point was made home: while aiming from there, or just before.
+            if pending is not None and pending.outcome is not None:
+                self._accept(pending.record, mark.iterations + 1)
             self.pending, self.kept = None, {}
             line.home()
             return
@@ -224,22 +229,38 @@ class Descent:
         else:
             if outcome.probe != probe:
                 evaluation.gradients.release()
-                evaluation = self.kept[outcome.probe]
+                evaluation = self._kept(outcome.probe)
                 cast(Line, self.line).go(outcome.step)
                 for parameter, gradient in zip(*evaluation.gradients, strict=True):
                     parameter.grad = gradient
             self._finish(pending.record)
             if self.reuse_gradient:
-                self._begin(evaluation)
+                self._begin_early(evaluation)
         return evaluation.loss
+
+    def _begin_early(self, evaluation: Evaluation) -> None:
+        """Begin the next search from the accepted probe. The step is taken: a failure here is not this step's."""
+        try:
+            self._begin(evaluation)
+        except Exception as error:
+            self.pending = None
+            warnings.warn(
+                f"gradline: the step was taken, but its gradient cannot be used again ({error}): the next step begins "
+                f"with an evaluation",
+                RuntimeWarning,
+                stacklevel=7,
+            )
 
     def _finish(self, record: Record[Any, Any]) -> None:
         """Make the present point the accepted one."""
+        cast(Line, self.line).away = False  # from here on it is, even if what follows is interrupted
+        self._accept(record, self.iterations + 1)
+        self.pending, self.kept = None, {}
+
+    def _accept(self, record: Record[Any, Any], iterations: int) -> None:
         self.memory = record.outcome.memory
         self.last = record
-        self.iterations += 1
-        cast(Line, self.line).away = False
-        self.pending, self.kept = None, {}
+        self.iterations = iterations
 
     def _give_up(self, pending: Pending[Any, Any]) -> None:
         """Go back to the origin; where the evaluations were at fault, not the direction, that one stands."""
@@ -257,6 +278,14 @@ class Descent:
             self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
             if probe in wanted:
                 self.kept[probe] = evaluation.kept()
+
+    def _kept(self, probe: int) -> Evaluation:
+        if probe not in self.kept:
+            raise RuntimeError(
+                f"a search must accept its last probe or one of its candidates (the gradients of others are gone), but "
+                f"{type(self.search).__name__} accepted probe {probe}; give it a method candidates(transcript)"
+            )
+        return self.kept[probe]
 
     def _variance_of_probe(self, evaluation: Evaluation) -> float | None:
         if self.per_sample is None or evaluation.samples is None or observes_at_probes(self.search) is not Moments:

@@ -57,17 +57,25 @@ class Line:
         self.aimed = False
 
     @classmethod
-    def restored(cls, parameters: list[Tensor], origins: list[Tensor], directions: list[Tensor], *, away: bool) -> Line:
+    def restored(
+        cls,
+        parameters: list[Tensor],
+        origins: list[Tensor],
+        directions: list[Tensor],
+        *,
+        away: bool,
+        aimed: bool = True,
+    ) -> Line:
         """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
         line = cls(parameters)
         with torch.no_grad():
             torch._foreach_copy_(line.origins, origins)
             torch._foreach_copy_(line.directions, directions)
-        line.away, line.aimed = away, True
+        line.away, line.aimed = away, aimed
         return line
 
     def __reduce__(self) -> tuple[Any, ...]:
-        build = partial(Line.restored, away=self.away)
+        build = partial(Line.restored, away=self.away, aimed=self.aimed)
         return build, (self.parameters, self.origins, self.directions)
 
     def leave(self) -> None:
@@ -77,6 +85,7 @@ class Line:
 
     def go(self, step: float) -> None:
         """Put the parameters at x0 + step · d."""
+        torch.clear_autocast_cache()  # it may hold the weights as they were
         if not self.away:
             self.leave()
         elif single_pass(self.parameters):
@@ -90,6 +99,7 @@ class Line:
     def home(self) -> None:
         """Put the parameters back, exactly."""
         if self.away:
+            torch.clear_autocast_cache()
             torch._foreach_copy_(self.parameters, self.origins)
             self.away = False
 
@@ -130,7 +140,7 @@ class _Pair:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         sizes = [parameter.numel() for parameter in parameters]
-        self.rows = torch.zeros(2, sum(sizes), dtype=parameters[0].dtype)
+        self.rows = torch.zeros(2, sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
         parts = [row.split(sizes) for row in self.rows]
         self.directions, self.gradients = [
             [part.view(parameter.shape) for part, parameter in zip(row, parameters, strict=True)] for row in parts

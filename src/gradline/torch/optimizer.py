@@ -101,6 +101,7 @@ class LineSearchOptimizer(Optimizer):
         if base is not None:  # one set of groups and one state, whoever changes them
             self.param_groups, self.state = base.param_groups, base.state
         self._held: Line | None = None  # the line whose buffers stand in self.state
+        self._stepping = False
         self._show_step()
 
     @property
@@ -147,7 +148,8 @@ class LineSearchOptimizer(Optimizer):
                 searches that look at variances it computes and returns the losses of all samples, and that is all.
 
         Returns:
-            The loss of the accepted probe (the mean of its samples' losses); `None` without a closure.
+            The loss of the accepted probe (the mean of its samples' losses; of the last probe, where none was
+            accepted); `None` without a closure.
         """
         if self._evaluating:
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
@@ -159,6 +161,7 @@ class LineSearchOptimizer(Optimizer):
             )
         before, mark = descent.last, descent.mark()
         loss = None
+        self._stepping = True
         try:
             if closure is None:
                 descent.turn()
@@ -169,6 +172,7 @@ class LineSearchOptimizer(Optimizer):
                 descent.rewind(mark)
             raise
         finally:
+            self._stepping = False
             self._hold_buffers()
             if descent.last is not before:
                 self._show_step()
@@ -195,7 +199,7 @@ class LineSearchOptimizer(Optimizer):
         self._evaluating = False
 
     def refresh(self) -> None:
-        """Evaluate the gradient anew before the next search: call it after changing parameters by hand.
+        """Evaluate the gradient anew before the next search: call it after changing or freezing parameters by hand.
 
         Ends a search under way at the last accepted point.
         """
@@ -230,6 +234,10 @@ class LineSearchOptimizer(Optimizer):
         It holds nothing but tensors, numbers, strings, lists and dicts, so `torch.load(weights_only=True)` reads it.
         Save model and optimizer at the same moment, both inside or both outside `eval()`.
         """
+        if self._stepping:
+            raise RuntimeError(
+                "state_dict() must be called between steps, not in a closure: the parameters are at a probe"
+            )
         packed: dict[str, Any] = super().state_dict()
         places = {id(p): place for place, p in enumerate(self._parameters())}
         state = {place: dict(held) for place, held in packed["state"].items()}
@@ -246,6 +254,7 @@ class LineSearchOptimizer(Optimizer):
         if packed is None:
             raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
         saved = unpack(self._descent, packed)
+        self._check_shapes(state_dict["state"])
         super().load_state_dict(state_dict)
         del self.param_groups[0][SEARCH]
         self._evaluating = packed["evaluating"]
@@ -253,6 +262,17 @@ class LineSearchOptimizer(Optimizer):
         if self._base is not None:
             self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
         self._hold_buffers()
+
+    def _check_shapes(self, state: dict[Any, dict[str, Any]]) -> None:
+        """The saved line belongs to parameters of these shapes."""
+        for place, parameter in enumerate(self._parameters()):
+            for name, tensor in state.get(place, {}).items():
+                ours = name in (ORIGIN, DIRECTION) or str(name).startswith(KEPT)
+                if ours and tensor.shape != parameter.shape:
+                    raise ValueError(
+                        f"state_dict must be of parameters of the same shapes (the search goes on along its own line), "
+                        f"but parameter {place} has {tuple(parameter.shape)} and its saved one {tuple(tensor.shape)}"
+                    )
 
     def _restore(self, saved: Saved) -> None:
         """Take over a saved conversation and the tensors that belong to it."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, distributed
 
 from gradline.torch.line import Line
 from gradline.torch.moments.evaluated import Evaluated
@@ -27,8 +28,10 @@ class PerSample:
 
     def evaluate(self, losses: Any) -> Evaluated:
         """Go backward from the mean of the losses, whatever gradients there were before."""
-        parameters = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        evaluated = Evaluated(losses, parameters, allow_batch_norm=self.allow_batch_norm)
+        _alone()
+        parameters = self.parameters()
+        moving = [parameter for parameter in parameters if parameter.requires_grad]
+        evaluated = Evaluated(losses, moving, allow_batch_norm=self.allow_batch_norm)
         for parameter in parameters:
             parameter.grad = None
         evaluated.backward(variances=self.diagonal)
@@ -38,7 +41,28 @@ class PerSample:
         """The variance of the mean slope along a line; `steepest`: which goes along the gradient of this evaluation."""
         directions = line.directions_of(evaluated.parameters)
         if self.diagonal:
-            return float(evaluated.diagonal(directions))
+            return _diagonal(evaluated, directions)
         alone = steepest and evaluated.undisturbed
         slopes = evaluated.own_slopes() if alone else evaluated.slopes(directions)
         return float(mean_and_variance(slopes)[1])
+
+
+def _diagonal(evaluated: Evaluated, directions: list[Tensor]) -> float:
+    """The diagonal variance; along a direction of moderate size where its squares overflow or vanish."""
+    variance = float(evaluated.diagonal(directions))
+    if 0.0 < variance < math.inf:
+        return variance
+    size = max(float(direction.abs().max()) for direction in directions if direction.numel())
+    if not 0.0 < size < math.inf:
+        return variance
+    return size * size * float(evaluated.diagonal([direction / size for direction in directions]))
+
+
+def _alone() -> None:
+    """Values and variances are of this process's samples: where gradients are averaged, they do not belong together."""
+    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        raise RuntimeError(
+            f"a search that looks at variances must run in one process (values and variances are of this process's "
+            f"samples alone, so processes would take different steps), but the process group has "
+            f"{distributed.get_world_size()}; use GOLSI there"
+        )

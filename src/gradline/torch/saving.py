@@ -6,7 +6,7 @@ The tensors that belong to it (the line's buffers, gradients kept for later) are
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Stop, Transcript, Value
 from gradline.torch.descent import Descent
@@ -37,6 +37,7 @@ def pack(descent: Descent) -> dict[str, Plain]:
     return {
         "version": VERSION,
         "search": type(descent.search).__name__,
+        "settings": _pack_settings(descent.search),
         "direction": _direction_name(descent),
         "memory": pack_memory(descent.memory),
         "evaluations": descent.evaluations,
@@ -77,7 +78,7 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     if packed["last"] is not None:
         origin, before, (step, probe, stop, memory), transcript = packed["last"]
         last = Record(
-            search,
+            _with_settings(search, packed["settings"]),
             _unpack_origin(origin),
             unpack_memory(search, before),
             Outcome(step, probe, Stop[stop], unpack_memory(search, memory)),
@@ -92,6 +93,22 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
         probing=packed["probing"],
         kept={probe: (norm, slope, value) for probe, norm, slope, value in packed["kept"]},
     )
+
+
+def _pack_settings(search: Search[Any, Any]) -> Plain:
+    """A search's own settings, where it is a dataclass of plain values: they belong to what it did."""
+    if not dataclasses.is_dataclass(type(search)):
+        return None
+    fields = dataclasses.fields(cast(Any, search))
+    settings = {field.name: getattr(search, field.name) for field in fields if field.init}
+    plain = all(value is None or type(value) in (bool, int, float, str) for value in settings.values())
+    return settings if plain else None
+
+
+def _with_settings(search: Search[Any, Any], packed: Plain) -> Search[Any, Any]:
+    if packed is None or packed == _pack_settings(search):
+        return search
+    return type(search)(**packed)
 
 
 def _direction_name(descent: Descent) -> str:

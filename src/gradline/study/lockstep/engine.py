@@ -25,6 +25,8 @@ NAME = "lockstep"
 VERSION = 1
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
+ROUNDS = 8
+"""Evaluations of a row of a large network before it is the next one's turn, and the cache's contents change."""
 
 
 class Lockstep:
@@ -60,11 +62,15 @@ class Lockstep:
         return self._evaluations + sum(row.evaluations for group in self._groups for row in group.rows)
 
     def advance(self) -> None:
-        """One round: one evaluation for each run."""
+        """One round: one evaluation for each run, or some where the network is large."""
         with torch.inference_mode():
             for group in self._groups:
                 begin = time.perf_counter()
-                done = group.round()
+                done: list[Row] = []
+                for _ in range(ROUNDS if self._layers.large else 1):
+                    done += group.round()
+                    if not group.rows:
+                        break
                 if done:
                     self._measures.flush()
                 group.seconds += (time.perf_counter() - begin) / (len(group.rows) + len(done))
@@ -124,14 +130,14 @@ class Lockstep:
 
     def _grouped(self, runs: Sequence[Run]) -> list[Group]:
         samples = len(self._layers.train)
-        together: dict[tuple[int, int], list[Row]] = {}
+        together: dict[tuple[tuple[int, bool], ...], list[Row]] = {}
         for run in runs:
             row = Row(run, samples)
-            sizes = row.probes.size, (row.directions or row.probes).size
-            together.setdefault(sizes, []).append(row)
+            sources = row.probes, row.directions or row.probes
+            together.setdefault(tuple((source.size, source.whole) for source in sources), []).append(row)
         groups = []
         for sizes, rows in together.items():
-            most = self._capacity(max(sizes))
+            most = self._capacity(max(sizes)[0])
             for begin in range(0, len(rows), most):
                 part = rows[begin : begin + most]
                 points = Points.at([self._layers.start(row.run.problem, row.run.seed) for row in part])
@@ -140,5 +146,7 @@ class Lockstep:
 
     def _capacity(self, size: int) -> int:
         """How many rows with batches of a size go together."""
+        if self._layers.large:
+            return 1
         numbers = 4 * self._layers.width + 2 * size * (sum(self._layers.sizes) + len(self._layers.sizes))
         return max(1, CACHE // (numbers * self._layers.train.element_size()))

@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.protocol import Record
+from gradline.protocol import Origin, Outcome
 from gradline.study.lockstep.layers import Layers, Pass
 from gradline.study.lockstep.measures import Measures
 from gradline.study.lockstep.points import Points
-from gradline.study.lockstep.rows import Phase, Row
+from gradline.study.lockstep.rows import AGAIN, ORIGIN, PROBE, Row
 
 
 class Group:
@@ -40,7 +40,7 @@ class Group:
         """Evaluate every row where it wants to look, and tell it. Returns the rows that have finished."""
         rows, points = self.rows, self.points
         points.go([row.step() for row in rows])
-        passes = [(places, self._evaluate(places)) for places in self._by_size()]
+        passes = [(places, self._evaluate(places, number)) for number, places in enumerate(self._by_size())]
         measured = points.measure()
         taken: list[int] = []
         for places, seen in passes:
@@ -59,22 +59,25 @@ class Group:
             by_size.setdefault((source.size, source.whole), []).append(place)
         return list(by_size.values())
 
-    def _evaluate(self, places: Sequence[int]) -> Pass:
+    def _evaluate(self, places: Sequence[int], number: int) -> Pass:
         """One evaluation of rows whose batches have one size."""
         rows = [self.rows[place] for place in places]
-        x, g, all_rows = self.points.x, self.points.g, len(places) == len(self.rows)
-        if not all_rows:
+        points, all_rows = self.points, len(places) == len(self.rows)
+        if all_rows:
+            weights, gradients = points.blocks(self._layers.views)
+        else:
             chosen = torch.tensor(places)
-            x, g = x.index_select(0, chosen), torch.empty(len(places), x.shape[1], dtype=x.dtype)
+            g = torch.empty(len(places), points.x.shape[1], dtype=points.x.dtype)
+            weights, gradients = self._layers.views(points.x.index_select(0, chosen)), self._layers.views(g)
         if rows[0].source.whole:
             samples = self._layers.whole(len(rows))
         else:
             batches = [row.batch() for row in rows]
             indices = np.concatenate(batches) if len(batches) > 1 else batches[0]
-            samples = self._layers.gather(torch.from_numpy(indices), len(rows))
-        seen = self._layers.evaluate(x, samples, g, values=self._valued)
+            samples = self._layers.gather(torch.from_numpy(indices), len(rows), number)
+        seen = self._layers.evaluate(weights, samples, gradients, values=self._valued, number=number)
         if not all_rows:
-            self.points.g.index_copy_(0, chosen, g)
+            points.g.index_copy_(0, chosen, g)
         return seen
 
     def _tell(
@@ -90,27 +93,28 @@ class Group:
         ended: set[int] = set()
         for number, place in enumerate(places):
             row = self.rows[place]
-            if row.phase == Phase.PROBE:
+            if row.phase is PROBE:
                 outcome = row.tell(measured[place][0], values[number] if row.valued else None)
                 if outcome is None:
                     continue
                 pending: Any = row.pending
                 if outcome.probe is None:
-                    self._end(row, place, pending.record, self.points.x0[place])
-                    row.stay(pending.record)
+                    self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x0)
+                    row.stay(pending.origin, outcome.stop)
                     continue
                 if outcome.probe != len(pending.transcript) - 1:
                     if row.reuse and not row.spent:
-                        row.phase = Phase.AGAIN
+                        row.phase = AGAIN
                         continue
                     self.points.go_one(place, outcome.step)
-            elif row.phase == Phase.ORIGIN:
+            elif row.phase is ORIGIN:
                 row.count()
                 begin.append(number)
                 continue
             else:
                 pending = row.pending
-            self._end(row, place, pending.record, self.points.x[place])
+                outcome = pending.outcome
+            self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x)
             taken.append(place)
             if row.reuse and not row.over:
                 begin.append(number)
@@ -142,7 +146,7 @@ class Group:
             if nothing is None:
                 fresh.append(place)
             else:
-                self._end(row, place, nothing, self.points.x0[place])
+                self._end(row, place, *nothing, 0, self.points.x0)
         return fresh
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
@@ -161,13 +165,15 @@ class Group:
             found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
         return found
 
-    def _end(self, row: Row, place: int, record: Record[Any, Any], point: Tensor) -> None:
+    def _end(
+        self, row: Row, place: int, origin: Origin[Any], outcome: Outcome[Any], probes: int, accepted: Tensor
+    ) -> None:
         """Note the end of a search, before anything is taken: x0 and g0 are still those it began from."""
-        if row.end(record):
+        if row.end(origin, outcome, probes):
             angle = float("nan")
-            if row.run.angle and record.transcript:
+            if row.run.angle and probes:
                 angle = self._measures.angle(self.points.x0[place], self.points.g0[place])
-            self._measures.add(row.run, row.table, point, angle)
+            self._measures.add(row.run, row.table, accepted[place], angle)
 
     def _leave(self) -> list[Row]:
         done = [row for row in self.rows if row.over]

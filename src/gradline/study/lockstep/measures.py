@@ -25,8 +25,8 @@ class Measures:
     def __init__(self, layers: Layers) -> None:
         self._layers = layers
         samples = max(len(layers.train), len(layers.test))
-        if layers.problem.error_samples is not None:
-            self._most = 1  # every run has its own samples
+        if layers.large or layers.problem.error_samples is not None:
+            self._most = 1  # each has more than enough to do, or its own samples
         else:
             self._most = max(1, min(MOST, ROOM // (8 * samples * sum(layers.sizes))))
         self._points = torch.empty(self._most, layers.width, dtype=layers.dtype)

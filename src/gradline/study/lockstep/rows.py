@@ -16,7 +16,6 @@ from gradline.protocol import (
     Origin,
     Outcome,
     Pending,
-    Record,
     Slope,
     Stop,
     Value,
@@ -35,6 +34,9 @@ class Phase(IntEnum):
     ORIGIN = 0
     PROBE = 1
     AGAIN = 2
+
+
+ORIGIN, PROBE, AGAIN = Phase  # a module's names are found faster than an enum's, and every row asks in every round
 
 
 class Row:
@@ -77,7 +79,7 @@ class Row:
             )
         self.memory: Any = self.search.start()
         self.pending: Pending[Any, Any] | None = None
-        self.phase = Phase.ORIGIN
+        self.phase = ORIGIN
         self.evaluations = 0
         self.drawn = 0
         self.over = False
@@ -91,15 +93,15 @@ class Row:
     @property
     def source(self) -> Batches:
         """Where the next batch comes from."""
-        return self.directions if self.directions is not None and self.phase == Phase.ORIGIN else self.probes
+        return self.directions if self.directions is not None and self.phase is ORIGIN else self.probes
 
     def batch(self) -> Indices:
         """The batch of the next evaluation."""
-        if self.phase == Phase.ORIGIN and self.directions is not None:
+        if self.directions is not None and self.phase is ORIGIN:
             return self.directions.at(self.table.iterations)
         if self.static:
             return self.probes.at(self.table.iterations)
-        if self.phase == Phase.AGAIN:
+        if self.phase is AGAIN:
             return self.probes.at(self.drawn - len(self.pending.transcript) + self.pending.outcome.probe)  # type: ignore[union-attr, operator]
         return self.probes.at(self.drawn)
 
@@ -113,19 +115,20 @@ class Row:
     def count(self) -> None:
         """Count an evaluation, and its batch."""
         self.evaluations += 1
-        if self.phase == Phase.PROBE or self.directions is None:
+        if self.phase is PROBE or self.directions is None:
             self.drawn += 1
 
     def tell(self, slope: float, value: float | None) -> Outcome[Any] | None:
         """Tell the search of its probe."""
         pending: Pending[Any, Any] = self.pending  # type: ignore[assignment]
-        self.count()
+        self.evaluations += 1
+        self.drawn += 1
         pending.tell(Slope(slope) if value is None else Value(slope, value))
         return pending.outcome
 
     def begin(
         self, square: float, value: float | None, value_var: float = 0.0, slope_var: float = 0.0
-    ) -> Record[Any, Any] | None:
+    ) -> tuple[Origin[Any], Outcome[Any]] | None:
         """Begin a search from an evaluation at the present point; if there is nothing to search, what came of it."""
         norm = math.sqrt(square) if square >= 0.0 else math.nan
         slope = -norm * norm
@@ -144,26 +147,26 @@ class Row:
         else:
             pending = Pending(self.search, origin, self.memory)
             if pending.outcome is None:
-                self.pending, self.phase = pending, Phase.PROBE
+                self.pending, self.phase = pending, PROBE
                 return None
             outcome = pending.outcome
-        self.pending, self.phase = None, Phase.ORIGIN
-        return Record(self.search, origin, self.memory, outcome, [])
+        self.pending, self.phase = None, ORIGIN
+        return origin, outcome
 
-    def end(self, record: Record[Any, Any]) -> bool:
+    def end(self, origin: Origin[Any], outcome: Outcome[Any], probes: int) -> bool:
         """Note a search that has ended; says whether this is a point to measure at."""
-        self.memory = record.outcome.memory
-        self.table.add(self.evaluations, record)
-        self.pending, self.phase = None, Phase.ORIGIN
+        self.memory = outcome.memory
+        self.table.add(self.evaluations, probes, origin, outcome)
+        self.pending, self.phase = None, ORIGIN
         self.over = self.spent
         return self.table.due(self.evaluations) or self.over
 
-    def stay(self, record: Record[Any, Any]) -> None:
+    def stay(self, origin: Origin[Any], stop: Stop) -> None:
         """After a search that ended at its origin: where evaluations were at fault, not the direction, that stands."""
-        if record.stop is Stop.NON_FINITE and self.reuse:
-            pending = Pending(self.search, record.origin, self.memory)
+        if stop is Stop.NON_FINITE and self.reuse:
+            pending = Pending(self.search, origin, self.memory)
             if pending.outcome is None:
-                self.pending, self.phase = pending, Phase.PROBE
+                self.pending, self.phase = pending, PROBE
 
     def state_dict(self) -> dict[str, Any]:
         """The row as plain values."""

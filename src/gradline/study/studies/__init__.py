@@ -72,7 +72,7 @@ class Study:
 
 def available() -> dict[str, Path]:
     """The studies that come with gradline: name and file."""
-    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"))}
+    return {path.stem: path for path in sorted(SHIPPED.glob("*.toml"), key=lambda path: path.stem)}
 
 
 def load(

@@ -100,7 +100,10 @@ class Evaluated:
     def _accumulated(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:
         """The parameters' `.grad` after a backward pass, where it is the gradient and nothing else."""
         unset = [_untouched(parameter) for parameter in self.parameters]
+        empty = [parameter for parameter in self.parameters if parameter.grad is None]
         torch.autograd.backward(losses, weights, retain_graph=retain)
+        if self._graph is not None:
+            self._graph.filled = {id(parameter) for parameter in empty if parameter.grad is not None}
         return [parameter.grad if new else None for parameter, new in zip(self.parameters, unset, strict=True)]
 
     def _aside(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:

@@ -18,6 +18,10 @@ _ROOM = 2**24
 """How many numbers of per-sample gradients are held at a time (128 MB in float64)."""
 
 
+class HiddenError(RuntimeError):
+    """A part of the graph cannot be gone through again."""
+
+
 class Graph:
     """Losses with their graph, kept alive: as much memory as the forward pass took, until the object goes.
 
@@ -29,6 +33,7 @@ class Graph:
         self.losses = losses
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._ours = [place for place, parameter in enumerate(parameters) if parameter.requires_grad]
+        self.filled: set[int] = set()  # ids of the parameters that the backward pass gave a gradient
         self._then = _versions(tuple(self.parameters))
         self._marks: list[Tensor] | None = None
         self._pull: tuple[Tensor, list[Tensor | None]] | None = None
@@ -39,12 +44,16 @@ class Graph:
 
     def slopes(self, directions: Sequence[Tensor] | None) -> Tensor:
         """The per-sample slopes along the directions; `None`: along the gradient of the mean."""
-        with self._in_place():
+        with self._in_place(), _without_hooks(self.parameters):
             try:
                 return self._twice(directions)
             except (RuntimeError, NotImplementedError) as error:
-                if isinstance(error, torch.OutOfMemoryError):
+                if isinstance(error, torch.OutOfMemoryError | HiddenError):
                     raise
+                if "modified by an inplace operation" in str(error):
+                    raise RuntimeError(
+                        "the inputs of this evaluation were changed in place since: use new tensors for each batch"
+                    ) from error
                 self._pull = None
                 warnings.warn(
                     f"gradline: the backward pass cannot be differentiated ({str(error).splitlines()[0][:200]}), so "
@@ -57,7 +66,7 @@ class Graph:
 
     def per_sample_gradients(self) -> Iterator[list[Tensor]]:
         """The gradients of some samples at a time, in the order of the parameters that require them."""
-        with self._in_place():
+        with self._in_place(), _without_hooks(self.parameters):
             yield from self._rows()
 
     def _twice(self, directions: Sequence[Tensor] | None) -> Tensor:
@@ -67,6 +76,7 @@ class Graph:
                 pulled = torch.autograd.grad(
                     self.losses, self.parameters, weights, create_graph=True, allow_unused=True
                 )
+                self._require_all(pulled)
                 self._pull = weights, list(pulled)
             weights, gradients = self._pull
             pairs = [
@@ -110,11 +120,21 @@ class Graph:
         gradients = torch.autograd.grad(
             self.losses, self.parameters, weights, retain_graph=True, is_grads_batched=batched, allow_unused=True
         )
+        self._require_all(gradients)
         shape = weights.shape[:-1]
         return [
             parameter.new_zeros(*shape, *parameter.shape) if gradient is None else gradient
             for parameter, gradient in zip(self.parameters, gradients, strict=True)
         ]
+
+    def _require_all(self, gradients: Sequence[Tensor | None]) -> None:
+        for gradient, parameter in zip(gradients, self.parameters, strict=True):
+            if gradient is None and id(parameter) in self.filled:
+                raise HiddenError(
+                    f"losses must show their whole graph (per-sample slopes come from going through it again), but a "
+                    f"parameter of shape {tuple(parameter.shape)} is hidden in it; in torch.utils.checkpoint, pass "
+                    f"use_reentrant=False"
+                )
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
@@ -147,3 +167,16 @@ class Graph:
 def _products(rows: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
     parts = [row.reshape(len(row), -1) @ direction.reshape(-1) for row, direction in zip(rows, along, strict=True)]
     return torch.stack(parts).sum(dim=0)
+
+
+@contextmanager
+def _without_hooks(parameters: Sequence[Tensor]) -> Iterator[None]:
+    """Hooks of users on gradients are for the gradient of the mean: they have run on it, and are not asked again."""
+    hooked = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
+    for parameter, _ in hooked:
+        parameter._backward_hooks = None
+    try:
+        yield
+    finally:
+        for parameter, hooks in hooked:
+            parameter._backward_hooks = hooks

@@ -7,19 +7,17 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-_HALF = (torch.bfloat16, torch.float16)
-
 
 def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
     """Mean and variance of the mean, over the last dimension.
 
     The variance is Σ (x - mean)² / (B (B - 1)), which is (mean(x²) - mean(x)²)/(B - 1) computed from centred numbers.
-    Half precision is computed and returned in float32. One number has no variance: B = 1 is refused.
+    It is computed in float64 where the device has it (in float32 elsewhere): squares overflow and vanish long before
+    the numbers do. One number has no variance: B = 1 is refused.
     """
     if vectors.ndim == 0 or vectors.shape[-1] < 2:
         raise too_few(vectors)
-    if vectors.dtype in _HALF:
-        vectors = vectors.float()
+    vectors = vectors.float() if vectors.device.type == "mps" else vectors.double()
     variance, mean = torch.var_mean(vectors, dim=-1)
     return mean, variance / vectors.shape[-1]
 
@@ -28,7 +26,7 @@ def too_few(losses: Tensor) -> ValueError:
     """What to raise where a variance is asked for and there is no second sample."""
     return ValueError(
         f"losses must have at least 2 samples (the variance of a mean is estimated from how samples differ), got shape "
-        f"{tuple(losses.shape)}; use a larger batch, or a search that needs slopes only"
+        f"{tuple(losses.shape)}; use larger batches (drop_last=True in a DataLoader), or a search of slopes only"
     )
 
 
