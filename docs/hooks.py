@@ -19,6 +19,7 @@ def on_pre_build(config: Any) -> None:
     spec.loader.exec_module(pictures)
     folder = HERE / "pictures"
     files = [folder / name for name in pictures.names()]
-    changed = max(code.stat().st_mtime for code in (source, *(HERE.parent / "src/gradline/plot").glob("*.py")))
+    parts = (HERE.parent / "src/gradline" / part for part in ("plot", "landscape"))
+    changed = max(code.stat().st_mtime for code in (source, *(code for part in parts for code in part.glob("*.py"))))
     if any(not file.exists() or file.stat().st_mtime < changed for file in files):
         pictures.make(folder)

@@ -22,9 +22,11 @@ from numpy.typing import NDArray
 
 import gradline
 import gradline.plot
+from gradline import landscape
 from gradline.plot.inks import DARK, LIGHT, Inks
 from gradline.protocol import Moments, Record
 from gradline.searches import GolsI, Prls, PrlsMemory
+from gradline.study.data import load
 
 Array = NDArray[np.float64]
 
@@ -35,61 +37,31 @@ DPI = 200
 # ---- The loss along one direction: Iris, a network with one hidden layer ----
 
 
-class IrisLine(NamedTuple):
-    """Loss and slope of each sample (columns) at each step (rows) along the full-batch steepest descent direction."""
+class Iris(NamedTuple):
+    """A network, the losses of its samples, and the samples: what `gradline.landscape` looks at."""
 
-    steps: Array
-    values: Array
-    slopes: Array
-
-    def batch(self, samples: NDArray[np.int64]) -> tuple[Array, Array]:
-        """Value and slope of one mini-batch at every step: static sampling. All samples: full sampling."""
-        return self.values[:, samples].mean(axis=1), self.slopes[:, samples].mean(axis=1)
-
-    def dynamic(self, batch_size: int, rng: np.random.Generator) -> tuple[Array, Array]:
-        """Value and slope at every step, each of a new mini-batch."""
-        samples = np.argsort(rng.random(self.values.shape), axis=1)[:, :batch_size]
-        return (
-            np.take_along_axis(self.values, samples, axis=1).mean(axis=1),
-            np.take_along_axis(self.slopes, samples, axis=1).mean(axis=1),
-        )
+    model: torch.nn.Module
+    loss: Callable[[torch.Tensor, torch.Tensor], torch.Tensor]
+    data: tuple[torch.Tensor, torch.Tensor]
 
 
-def iris(*, seed: int = 7) -> Callable[[float], tuple[Array, Array]]:
-    """Step along -∇L from a random start → slope and value of every sample there."""
-    from sklearn.datasets import load_iris
-
-    data = load_iris()
-    inputs = torch.tensor(data.data)
-    inputs = (inputs - inputs.mean(0)) / inputs.std(0)
-    targets = torch.nn.functional.one_hot(torch.tensor(data.target), 3).double()
-    sizes = [4 * HIDDEN, HIDDEN, HIDDEN * 3, 3]
-
-    def loss(parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        first, bias, second, offset = parameters.split(sizes)
-        hidden = torch.sigmoid(x @ first.view(4, HIDDEN) + bias)
-        outputs = torch.sigmoid(hidden @ second.view(HIDDEN, 3) + offset)
-        return ((outputs - y) ** 2).sum(dim=-1)
-
-    generator = torch.Generator().manual_seed(seed)
-    start = torch.randn(sum(sizes), generator=generator, dtype=torch.float64)
-    direction = -torch.func.grad(lambda parameters: loss(parameters, inputs, targets).mean())(start)
-    slope_and_value = torch.func.vmap(
-        torch.func.grad_and_value(lambda step, x, y: loss(start + step * direction, x, y)), in_dims=(None, 0, 0)
-    )
-
-    def at(step: float) -> tuple[Array, Array]:
-        slopes, values = slope_and_value(torch.tensor(step, dtype=torch.float64), inputs, targets)
-        return slopes.numpy(), values.numpy()
-
-    return at
+def iris(*, seed: int = 7) -> Iris:
+    """The network at a random start."""
+    samples = load("iris")
+    inputs, targets = torch.from_numpy(samples.train_inputs), torch.from_numpy(samples.train_targets)
+    layers = torch.nn.Linear(4, HIDDEN), torch.nn.Sigmoid(), torch.nn.Linear(HIDDEN, 3), torch.nn.Sigmoid()
+    model = torch.nn.Sequential(*layers).double()
+    into = [model[0].weight.T, model[0].bias, model[2].weight.T, model[2].bias]
+    sizes = [parameter.numel() for parameter in into]
+    start = torch.randn(sum(sizes), generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    with torch.no_grad():
+        for parameter, numbers in zip(into, torch.split(start, sizes), strict=True):
+            parameter.copy_(numbers.view(parameter.shape))
+    return Iris(model, lambda x, y: (model(x) - y).square().sum(dim=1), (inputs, targets))
 
 
-def iris_line(*, longest: float = 13.0, points: int = 101) -> IrisLine:
-    """Walk along -∇L from a random start, and note value and slope of every sample."""
-    steps = np.linspace(0.0, longest, points)
-    slopes, values = (np.stack(parts) for parts in zip(*map(iris(), steps.tolist()), strict=True))
-    return IrisLine(steps, values, slopes)
+IRIS_STEPS = np.linspace(0.0, 13.0, 101)
+"""Along -∇L from the random start, past the optimum and as far again."""
 
 
 class Sampled(NamedTuple):
@@ -104,11 +76,13 @@ class Sampled(NamedTuple):
 
 def sampled_data(*, batch_size: int = 10, batches: int = 4) -> Sampled:
     """Full, static and dynamic sampling of the Iris line."""
-    line = iris_line()
-    rng = np.random.default_rng(0)
-    samples = rng.permutation(line.values.shape[1])
-    static = [line.batch(samples[start : start + batch_size]) for start in range(0, batches * batch_size, batch_size)]
-    return Sampled(line.steps, line.batch(samples), static, line.dynamic(batch_size, rng), batch_size)
+    seen = landscape.line(*iris(), steps=IRIS_STEPS, batch_size=batch_size, static=batches, dynamic=1, seed=0)
+    assert seen.full is not None
+    assert seen.static is not None
+    assert seen.dynamic is not None
+    static = list(zip(seen.static.values, seen.static.slopes, strict=True))
+    full, dynamic = (seen.full.values, seen.full.slopes), (seen.dynamic.values[0], seen.dynamic.slopes[0])
+    return Sampled(seen.steps, full, static, dynamic, batch_size)
 
 
 def draw_sampled(data: Sampled, inks: Inks) -> Figure:
@@ -159,18 +133,15 @@ class Found(NamedTuple):
 
 def found_data(*, repeats: int = 200) -> Found:
     """Walk along the Iris line again and again with dynamic sampling, and note what looks like an optimum."""
-    line = iris_line()
-    rng = np.random.default_rng(1)
-    minima, sign_changes = {}, {}
-    for size in (10, 50, 150):
-        walks = [line.dynamic(size, rng) for _ in range(repeats)]
-        values, slopes = (np.stack(parts) for parts in zip(*walks, strict=True))
-        lowest = (values[:, 1:-1] < values[:, :-2]) & (values[:, 1:-1] < values[:, 2:])
-        crossed = (slopes[:, :-2] <= 0.0) & (slopes[:, 1:-1] > 0.0)
-        minima[size], sign_changes[size] = lowest.mean(axis=0), crossed.mean(axis=0)
-    slope = line.slopes.mean(axis=1)
-    optimum = float(line.steps[np.argmax(slope > 0.0)])
-    return Found(line.steps[1:-1], optimum, minima, sign_changes, repeats)
+    found = landscape.optima(*iris(), steps=IRIS_STEPS, batch_sizes=(10, 50, 150), repeats=repeats, seed=1)
+    inner = slice(1, -1)  # no minimum can be at an end
+    return Found(
+        found.steps[inner],
+        float(found[150].steps_of_sign_changes[0]),
+        {size: one.minima_per_walk[inner] for size, one in found.by_size.items()},
+        {size: one.sign_changes_per_walk[inner] for size, one in found.by_size.items()},
+        repeats,
+    )
 
 
 def draw_found(data: Found, inks: Inks) -> Figure:
@@ -191,6 +162,75 @@ def draw_found(data: Found, inks: Inks) -> Figure:
         axis.set_ylim(0.0, 1.05)
     axes[0, 0].set_ylabel(f"share of {data.repeats} walks")
     _legend(axes[0, 1], inks, loc="upper left")
+    return figure
+
+
+# ---- A loss of one's own: the network of the guide to landscapes ----
+
+
+class Seen(NamedTuple):
+    """The line of the guide, and the balls of some sizes of mini-batch."""
+
+    line: landscape.Line
+    optima: landscape.Optima
+
+
+def landscape_data(*, repeats: int = 50) -> Seen:
+    """What the guide's code computes."""
+    from sklearn.datasets import load_breast_cancer
+
+    table = load_breast_cancer()
+    inputs = torch.tensor(table.data, dtype=torch.float32)
+    data = (inputs - inputs.mean(0)) / inputs.std(0), torch.tensor(table.target, dtype=torch.float32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(30, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+
+    def loss(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.nn.functional.binary_cross_entropy_with_logits(model(x).squeeze(1), y, reduction="none")
+
+    steps = np.linspace(0.0, 4.0, 81)
+    return Seen(
+        landscape.line(model, loss, data, steps=steps, batch_size=20, static=4, dynamic=1, seed=0),
+        landscape.optima(model, loss, data, steps=steps, batch_sizes=[20, 50, 100, 200], repeats=repeats, seed=0),
+    )
+
+
+def draw_landscape(data: Seen, inks: Inks) -> Figure:
+    """Values, slopes, and the ball of each size."""
+    figure, axes = _panels(1, 3, inks, size=(8.4, 3.3))
+    line, (values, slopes, balls) = data.line, axes[0]
+    assert line.full is not None
+    assert line.dynamic is not None
+    for axis, full, dynamic, name in (
+        (values, line.full.values, line.dynamic.values[0], "value F(α)"),
+        (slopes, line.full.slopes, line.dynamic.slopes[0], "slope F'(α)"),
+    ):
+        curve = {"color": inks.orange, "marker": "o", "markersize": 2.5, "linewidth": 0.5}
+        axis.plot(line.steps, dynamic, **curve, label=f"a new mini-batch of {line.batch_size} a step")
+        axis.plot(line.steps, full, color=inks.text, linewidth=2.0, label="all the data")
+        axis.set_title(name)
+        axis.set_xlabel("step α")
+    slopes.axhline(0.0, color=inks.faint, linewidth=1.0, zorder=0)
+    ball = data.optima[20].ball()
+    assert ball is not None
+    shade = slopes.axvspan(*ball, color=inks.green, alpha=0.18, linewidth=0.0, label="ball of B = 20")
+    _legend(slopes, inks, loc="lower right", handles=[shade])
+    sizes = list(data.optima.by_size)
+    for row, size in enumerate(sizes):
+        ball = data.optima[size].ball()
+        assert ball is not None
+        balls.plot(ball, [row, row], color=inks.green, linewidth=5, solid_capstyle="butt")
+    optimum = line.full.found().steps_of_sign_changes
+    balls.vlines(optimum, -0.5, len(sizes) - 0.5, color=inks.text, linestyle="--", label="all the data")
+    balls.set_yticks(range(len(sizes)), [str(size) for size in sizes])
+    balls.set_xlim(line.steps[0], line.steps[-1])
+    balls.set_title("ball of sign changes")
+    balls.set_ylabel("samples in a mini-batch")
+    balls.set_xlabel("step α")
+    values.set_ylim(top=values.get_ylim()[1] * 1.25)
+    _legend(values, inks, loc="upper right")
+    _legend(balls, inks, loc="upper right")
     return figure
 
 
@@ -350,11 +390,13 @@ def one_search_data(*, size: int = 100, number: int = 12) -> Record[Any, Any]:
 
 def prls_data(*, seed: int = 23, size: int = 10, guess: float = 2.0) -> Record[Any, Any]:
     """PrLS along the Iris line, with a new mini-batch at each probe."""
-    along, rng = iris(), np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
 
     def phi(step: float) -> Moments:
-        chosen = rng.permutation(150)[:size]
-        slopes, values = (samples[chosen] for samples in along(step))
+        alone = rng.permutation(150)[:size, None]  # mini-batches of one sample: its own value and slope
+        seen = landscape.line(*iris(), steps=[step], static=alone, full=False).static
+        assert seen is not None
+        values, slopes = seen.values[:, 0], seen.slopes[:, 0]
         return Moments(
             float(slopes.mean()),
             float(values.mean()),
@@ -378,6 +420,7 @@ def draw_record(data: Record[Any, Any], inks: Inks) -> Figure:
 PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
     "sampled": (sampled_data, draw_sampled),
     "found": (found_data, draw_found),
+    "landscape": (landscape_data, draw_landscape),
     "searches": (searches_data, draw_searches),
     "runs": (runs_data, draw_runs),
     "one-search": (one_search_data, draw_record),

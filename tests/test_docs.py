@@ -35,7 +35,7 @@ def blocks(page):
 
 def test_the_pages_have_examples():
     with_examples = {page.stem for page in PAGES if list(blocks(page))}
-    assert with_examples >= {"README", "index", "how-it-works", "which", "your-own-search"}
+    assert with_examples >= {"README", "index", "how-it-works", "landscape", "which", "your-own-search"}
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if list(blocks(page))], ids=lambda page: page.stem)
@@ -98,7 +98,7 @@ def test_every_public_name_is_in_the_reference(site):
     documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     public = {
         f"{module.__name__}.{name}"
-        for module in (gradline, gradline.plot, gradline.protocol, gradline.searches)
+        for module in (gradline, gradline.landscape, gradline.plot, gradline.protocol, gradline.searches)
         for name in module.__all__
     }
     assert not public - documented, f"not in the reference: {sorted(public - documented)}"
@@ -120,6 +120,17 @@ def test_what_the_text_says_of_minima_and_sign_changes(pictures):
         assert minima[far].mean() > 0.8 * minima.mean()  # everywhere
         assert changes[far].mean() < 0.05 * changes.max()  # in a ball
     assert np.flatnonzero(data.minima[150]).size == np.flatnonzero(data.sign_changes[150]).size == 1
+
+
+def test_what_the_text_says_of_landscapes(pictures):
+    with pictures.one_thread():
+        data = pictures.landscape_data()
+    widths = [data.optima[size].ball().width for size in (20, 50, 100, 200)]
+    assert widths == sorted(widths, reverse=True)
+    (optimum,) = data.line.full.found().steps_of_sign_changes
+    for one in data.optima.by_size.values():
+        assert one.ball().low < optimum < one.ball().high + 1e-9
+        assert one.spread_of_minima.range > 0.9 * data.line.steps[-1]
 
 
 def test_what_the_text_says_of_the_three_searches(pictures):

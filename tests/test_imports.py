@@ -1,4 +1,4 @@
-"""What may import what: without torch everything but `gradline.torch` works, and the core knows nothing of the rest."""
+"""What may import what: all but `gradline.torch` and `gradline.landscape` works without torch; the core is alone."""
 
 import ast
 import subprocess
@@ -31,6 +31,7 @@ def run(program):
         "import gradline.protocol",
         "import gradline.testing",
         "import gradline.plot",
+        "import gradline.figures; assert len(gradline.figures.FIGURES) >= 7",
         "from gradline import solve",
         "from gradline.searches import GolsI; import gradline; assert gradline.solve(GolsI(), lambda a: a - 0.5).step",
         "import gradline; assert 'GOLSI' in dir(gradline)",
@@ -40,7 +41,7 @@ def test_it_works_without_torch(statement):
     run(f"import sys; sys.modules['torch'] = None; {statement}")
 
 
-@pytest.mark.parametrize("name", ["GOLSI", "LineSearchOptimizer", "batches"])
+@pytest.mark.parametrize("name", ["GOLSI", "LineSearchOptimizer", "batches", "landscape"])
 def test_what_needs_torch_says_how_to_get_it(name):
     said = run(
         f"""
@@ -64,11 +65,14 @@ def test_an_unknown_name_is_an_attribute_error():
 
 
 def test_torch_is_imported_only_when_it_is_needed():
-    run("import sys, gradline, gradline.searches, gradline.testing, gradline.plot; assert 'torch' not in sys.modules")
+    run(
+        "import sys, gradline, gradline.searches, gradline.testing, gradline.plot, gradline.figures; "
+        "assert 'torch' not in sys.modules"
+    )
 
 
 def test_matplotlib_is_imported_only_when_it_is_needed():
-    run("import sys, gradline, gradline.plot; assert 'matplotlib' not in sys.modules")
+    run("import sys, gradline, gradline.plot, gradline.figures; assert 'matplotlib' not in sys.modules")
     run("import sys, gradline; assert 'gradline.plot' not in sys.modules")
 
 
@@ -140,7 +144,13 @@ def test_the_core_never_imports_torch(module):
     assert not {name for name in imports(MODULES[module], module, everywhere=True) if within(name, "torch")}
 
 
-NEEDS_TORCH = ("gradline.torch", "gradline.study.networks", "gradline.study.lockstep", "gradline.study.ordinary")
+NEEDS_TORCH = (
+    "gradline.torch",
+    "gradline.landscape",
+    "gradline.study.networks",
+    "gradline.study.lockstep",
+    "gradline.study.ordinary",
+)
 
 
 @pytest.mark.parametrize("module", [module for module in MODULES if not within(module, *NEEDS_TORCH)])
@@ -151,5 +161,6 @@ def test_only_the_torch_parts_import_torch_at_once(module):
 
 def test_the_parts_are_there_after_one_import():
     names = "searches.GolsI", "protocol.Slope", "testing.check_line_search", "plot.search"
+    names += "figures.FIGURES", "landscape.line"
     code = f"import gradline; {', '.join(f'gradline.{name}' for name in names)}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,16 +11,18 @@ from gradline import searches as searches
 from gradline.function import solve
 
 if TYPE_CHECKING:
+    from gradline import figures as figures
+    from gradline import landscape as landscape
     from gradline import plot as plot
     from gradline import testing as testing
-    from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches, landscape
+    from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches
 
 __version__ = version("gradline")
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "landscape", "solve"]
+__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "solve"]
 
-_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches", "landscape"}
-_PARTS = {"plot", "testing"}
+_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches"}
+_PARTS = {"figures", "landscape", "plot", "testing"}
 
 
 def __getattr__(name: str) -> Any:

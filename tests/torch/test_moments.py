@@ -365,3 +365,17 @@ def test_evaluated_models_are_left_as_they_were():
     case.evaluated().moments(case.directions)
     assert all(torch.equal(case.model.state_dict()[name], before[name]) for name in before)
     assert not any(module._forward_hooks or module._backward_hooks for module in case.model.modules())
+
+
+@pytest.mark.parametrize("frozen", [(), (0,)])
+@pytest.mark.parametrize("model", MODELS)
+def test_gradients_can_be_kept_aside(model, frozen):
+    case = Case(model, frozen=frozen)
+    mean, slopes, variances = case.reference()
+    evaluated = case.evaluated(variances=True, accumulate=False)
+    assert all(parameter.grad is None for parameter in case.parameters)
+    close(evaluated.slopes(case.directions), slopes)
+    close(evaluated.own_slopes(), case.reference(mean)[1])
+    for found, expected in zip(evaluated.gradient_variances(), variances, strict=True):
+        close(found, expected)
+    assert all(parameter.grad is None for parameter in case.parameters)

@@ -136,9 +136,9 @@ def draw(data: Data) -> Figure:
         filled = axis.contourf(data.x, data.y, data.values, levels=levels, cmap=style.SURFACE, alpha=0.45)
         axis.contour(data.x, data.y, data.values, levels=levels, colors=style.INKS.faint, linewidths=0.5)
         for path, stroke, label in (
-            (data.small, style.LINES[0], f"too small: constant step {data.small_step:g}"),
             (data.large, style.LINES[1], f"too large: constant step {data.large_step:g}"),
             (data.searched, style.Stroke(style.INKS.text, "-", "D"), "line search: GOLS-I"),
+            (data.small, style.LINES[0], f"too small: constant step {data.small_step:g}"),
         ):
             spent = f"{len(path.x) - 1} updates, {path.evaluations} gradients"
             fell = f"loss {path.values[0]:.1f} → {path.values[-1]:.1f}"

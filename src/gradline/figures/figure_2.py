@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 TITLE = "Full, static and dynamic sampling of one loss"
 CAPTION = (
     "All samples and each static mini-batch (surface and net in (b)) give a smooth loss with one minimum, but not the "
-    "same one; dynamic mini-batches give a surface full of minima that mean nothing. The sign changes of the slope (from - to + along x) "
-    "stay near those of the full batch under all three."
+    "same one; dynamic mini-batches give one full of minima that mean nothing. The sign changes of the slope along x "
+    "(from - to +) stay near those of the full batch under all three."
 )
 NEEDS: tuple[str, ...] = ()
 
@@ -149,7 +149,7 @@ def draw(data: Data) -> Figure:
             below.append(flat)
         below[0].set_ylabel("y, along random direction 2")
         figure.colorbar(mesh, ax=below, label="loss F", pad=0.01)
-        style.legend_below(figure, below, columns=3)
+        style.legend_below(figure, below, columns=4)
     return figure  # type: ignore[no-any-return]
 
 
@@ -172,22 +172,13 @@ def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], low: float, hig
 
 
 def _marks(axis: Axes, data: Data, surfaces: tuple[Surface, ...]) -> None:
-    """What is found on the surface; of a second one too, hollow."""
+    """What would be taken for an optimum."""
+    ink, net = style.INKS.text, style.INKS.orange
     for number, surface in enumerate(surfaces):
-        filled = "none" if number else "full"
-        for found, marker, color, size, label in (
-            (surface.sign_changes, "|", style.INKS.text, 4, "sign change of the slope along x (SNN-GPP)"),
-            (surface.minima, "o", "white", 4, "local minimum"),
-        ):
-            rows, columns = np.nonzero(found)
-            axis.plot(
-                *(data.x[columns], data.y[rows]),
-                marker,
-                color=color,
-                ms=size,
-                mec=style.INKS.text,
-                mew=0.8,
-                fillstyle=filled if marker == "o" else "full",
-                alpha=0.5 if number and marker == "|" else 1.0,
-                label=f"{label} of (b)'s net" if number and marker == "o" else "" if number else label,
-            )
+        rows, columns = np.nonzero(surface.sign_changes)
+        bars: dict[str, Any] = {"color": net, "ms": 3} if number else {"color": ink, "ms": 4}
+        names = ("sign change of (b)'s net", "minimum of (b)'s net") if number else ("sign change (SNN-GPP)", "minimum")
+        axis.plot(data.x[columns], data.y[rows], "|", **bars, label=names[0])
+        rows, columns = np.nonzero(surface.minima)
+        dots: dict[str, Any] = {"marker": "D", "mfc": net} if number else {"marker": "o", "mfc": "white"}
+        axis.plot(data.x[columns], data.y[rows], **dots, linestyle="", ms=4, mec=ink, mew=0.8, label=names[1])

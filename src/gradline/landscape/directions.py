@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradline.torch.landscape.place import Place
+from gradline.landscape.place import Place
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,9 +13,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.torch.landscape.found import Array
-from gradline.torch.landscape.place import Place
-from gradline.torch.landscape.source import Index, Loader, Tensors, length
+from gradline.landscape.found import Array
+from gradline.landscape.place import Place
+from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.line import measure
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.independence import mixing
@@ -117,10 +117,13 @@ class BySample:
     def at(self, batches: Sequence[Index], along: Sequence[Tensor], *, full: bool) -> Array:
         """As `Evaluator` says."""
         everything = full or isinstance(self.source, Loader)
-        rows = self.samples(along, None if everything else np.unique(np.concatenate(batches)))
-        parts = [rows.mean(axis=0)] if full else []
-        parts += [rows[batch].mean(axis=0) for batch in batches]
-        return np.array(parts).reshape(-1, 2)
+        numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
+        rows = self.samples(along, None if everything else np.unique(numbers))
+        means = [rows.mean(axis=0, keepdims=True)] if full else []
+        if batches:
+            sizes = np.array([len(batch) for batch in batches])
+            means.append(np.add.reduceat(rows[numbers], np.cumsum(sizes) - sizes, axis=0) / sizes[:, None])
+        return np.concatenate(means)
 
     def samples(self, along: Sequence[Tensor], numbers: Index | None = None) -> Array:
         """Value and slope (columns) of each sample; NaN for those not asked for."""

@@ -33,10 +33,20 @@ training draws new masks in every evaluation, so call `model.eval()` to see a sm
 its parameters: of parameters alone the buffers are not known.
 """
 
-from gradline.torch.landscape.directions import Direction, Weight, random_directions, weight
-from gradline.torch.landscape.found import Found, Interval, Optima, Spread
-from gradline.torch.landscape.results import Curves, Line, Plane, Surfaces
-from gradline.torch.landscape.views import line, optima, plane
+from __future__ import annotations
+
+from gradline.landscape.found import Found, Interval, Optima, Spread
+from gradline.landscape.results import Curves, Line, Plane, Surfaces
+
+try:
+    from gradline.landscape.directions import Direction, Weight, random_directions, weight
+    from gradline.landscape.views import line, optima, plane
+except ModuleNotFoundError as error:
+    if error.name != "torch":
+        raise
+    raise ModuleNotFoundError(
+        "gradline.landscape needs PyTorch, which is not installed: pip install 'gradline[torch]'", name="torch"
+    ) from error
 
 __all__ = [
     "Curves",

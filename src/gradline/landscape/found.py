@@ -130,7 +130,7 @@ class Found:
         places = np.repeat(np.arange(len(self.steps)), self.sign_changes.sum(axis=0))
         if not places.size:
             return None
-        out = int((1.0 - coverage) / 2.0 * places.size)
+        out = math.floor((1.0 - coverage) / 2.0 * places.size + 1e-9)  # 1 - 0.8 is a little below 0.2
         return Interval(float(self.steps[places[out] - 1]), float(self.steps[places[places.size - 1 - out]]))
 
 

@@ -9,11 +9,11 @@ import numpy as np
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from gradline.torch.landscape.directions import Direction, center_of, norm
-from gradline.torch.landscape.evaluate import Losses
-from gradline.torch.landscape.found import Array, Found, Optima
-from gradline.torch.landscape.results import Curves, Line, Plane, Surfaces
-from gradline.torch.landscape.scan import Asked, Options, Scan, numbered, steps_of
+from gradline.landscape.directions import Direction, center_of, norm
+from gradline.landscape.evaluate import Losses
+from gradline.landscape.found import Array, Found, Optima
+from gradline.landscape.results import Curves, Line, Plane, Surfaces
+from gradline.landscape.scan import Asked, Options, Scan, numbered, steps_of
 
 
 def line(
@@ -21,7 +21,7 @@ def line(
     loss: Losses,
     data: Any,
     *,
-    steps: ArrayLike,
+    steps: ArrayLike | Tensor,
     direction: Direction | None = None,
     batch_size: int | None = None,
     full: bool = True,
@@ -45,9 +45,9 @@ def line(
     def loss(target):  # of each sample
         return (weights - target).square().sum(dim=1) / 2
 
-    seen = landscape.line([weights], loss, targets, steps=[0.0, 0.5, 1.0, 1.5], batch_size=1, static=2, seed=0)
-    assert np.allclose(seen.full.slopes, [-4, -2, 0, 2])  # towards (2, 0)
-    assert seen.static.found().ball() == (0.0, 1.5) or seen.static.found().ball() == (0.5, 1.5)
+    seen = landscape.line([weights], loss, targets, steps=[0.0, 0.4, 0.8, 1.2, 1.6], batch_size=1, static=2, seed=0)
+    assert np.allclose(seen.full.slopes, [-4, -2.4, -0.8, 0.8, 2.4])  # towards (2, 0), and past it
+    assert seen.static.found().ball() == (0.4, 1.6)  # one sample's optimum is at 0.5, the other's at 1.5
     ```
 
     Args:
@@ -86,8 +86,8 @@ def plane(
     data: Any,
     *,
     directions: tuple[Direction, Direction],
-    x: ArrayLike,
-    y: ArrayLike,
+    x: ArrayLike | Tensor,
+    y: ArrayLike | Tensor,
     along: Direction | None = None,
     batch_size: int | None = None,
     full: bool = True,
@@ -158,7 +158,7 @@ def optima(
     loss: Losses,
     data: Any,
     *,
-    steps: ArrayLike,
+    steps: ArrayLike | Tensor,
     batch_sizes: Sequence[int],
     repeats: int = 100,
     dynamic: bool = True,

@@ -12,11 +12,11 @@ import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from gradline.torch.landscape import directions
-from gradline.torch.landscape.evaluate import Evaluator, Losses, evaluator_of
-from gradline.torch.landscape.found import Array
-from gradline.torch.landscape.place import Place
-from gradline.torch.landscape.source import (
+from gradline.landscape import directions
+from gradline.landscape.evaluate import Evaluator, Losses, evaluator_of
+from gradline.landscape.found import Array
+from gradline.landscape.place import Place
+from gradline.landscape.source import (
     Index,
     Loader,
     Numbered,
@@ -146,10 +146,10 @@ def seed_of(seed: int | None) -> int:
     return seed
 
 
-def steps_of(steps: ArrayLike, name: str = "steps") -> Array:
+def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:
     """Steps as an array, in ascending order as they must be."""
     try:
-        array = np.array(steps, dtype=np.float64)
+        array = np.array(steps.tolist() if isinstance(steps, Tensor) else steps, dtype=np.float64)
     except (TypeError, ValueError):
         raise TypeError(f"{name} must be numbers, got {steps!r}") from None
     if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (np.diff(array) <= 0.0).any():
