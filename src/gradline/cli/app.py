@@ -12,7 +12,9 @@ import click
 
 from gradline.cli.check import check
 from gradline.cli.data import data
+from gradline.cli.figures import figures
 from gradline.cli.listing import list_verb
+from gradline.cli.report import report
 from gradline.cli.results import results
 from gradline.cli.run import run_verb
 from gradline.cli.trace import trace
@@ -45,7 +47,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, trace, data):
+for verb in (list_verb, check, run_verb, results, figures, report, trace, data):
     app.add_command(verb)
 
 

@@ -1,14 +1,16 @@
-"""How numbers, times and tables are shown."""
+"""Where the command line prints, and its tables; how numbers and times are written is in `gradline.words`."""
 
 from __future__ import annotations
 
-import math
 import shutil
 import sys
-from collections.abc import Iterable
 
 from rich.console import Console
 from rich.table import Table
+
+from gradline.words import clock, count, duration, number, percent, plural, ranges, size
+
+__all__ = ["clock", "console", "count", "duration", "number", "percent", "plural", "ranges", "size", "table"]
 
 WIDE = 160
 """Columns of output that goes into a file or a pipe."""
@@ -28,73 +30,3 @@ def table(*columns: str, title: str | None = None) -> Table:
         right = name.startswith(">")
         made.add_column(name.removeprefix(">"), justify="right" if right else "left", header_style="dim", no_wrap=right)
     return made
-
-
-def number(value: float, digits: int = 3) -> str:
-    """A number in few characters."""
-    if math.isnan(value):
-        return "-"
-    if math.isinf(value):
-        return "inf" if value > 0 else "-inf"
-    if value == 0.0:
-        return "0"
-    if 1e-3 <= abs(value) < 1e5:
-        return f"{value:.{digits}g}" if abs(value) < 1000 else f"{value:,.0f}"
-    return f"{value:.{digits - 2}e}".replace("e-0", "e-").replace("e+0", "e+")
-
-
-def percent(value: float) -> str:
-    """A fraction as a percentage."""
-    return "-" if math.isnan(value) else f"{100 * value:.2g}" if value < 0.1 else f"{100 * value:.1f}"
-
-
-def count(value: float) -> str:
-    """A whole number with separators."""
-    return f"{value:,.0f}"
-
-
-def duration(seconds: float) -> str:
-    """A time for people."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60) if seconds >= 600 else 0
-    if seconds < 600:
-        whole, rest = divmod(round(seconds), 60)
-        return f"{whole} min {rest} s" if rest else f"{whole} min"
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
-    if hours < 48:
-        return f"{hours} h {minutes} min"
-    return f"{hours / 24:.1f} days"
-
-
-def clock(seconds: float) -> str:
-    """A time as 1:02:03."""
-    whole = round(seconds)
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
-
-
-def size(count: float) -> str:
-    """So many bytes."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError("unreachable")
-
-
-def plural(number_of: int, word: str) -> str:
-    """`1 run`, `2 runs`."""
-    return f"{number_of:,} {word}" if number_of == 1 else f"{number_of:,} {word}s"
-
-
-def ranges(numbers: Iterable[int]) -> str:
-    """`0 to 9`, or the numbers."""
-    values = sorted(numbers)
-    if len(values) > 2 and values == list(range(values[0], values[-1] + 1)):
-        return f"{values[0]} to {values[-1]}"
-    return ", ".join(str(value) for value in values)

@@ -9,7 +9,7 @@ figure = figure_4.draw(figure_4.data())
 assert figure_4.TITLE and figure_4.CAPTION
 ```
 
-Every module here that is called `figure_*` or `table_*` is in `FIGURES`: a new one is one file. It has
+Every module here that is called `figure_*`, `table_*` or `study_*` is in `FIGURES`: a new one is one file. It has
 
 * `TITLE`, one line; and `CAPTION`, what to see, in two sentences;
 * `NEEDS`, the names of the studies whose stored results its `data` takes; none for the illustrations (Figures 1 to 7),
@@ -52,10 +52,11 @@ class Illustration(Protocol):
 
 
 def _found() -> dict[str, Illustration]:
-    names = [name for _, name, _ in pkgutil.iter_modules(__path__) if re.match(r"(figure|table)_\d", name)]
-    names.sort(key=lambda name: (name.split("_")[0], int(re.findall(r"\d+", name)[0]), name))
+    names = [name for _, name, _ in pkgutil.iter_modules(__path__) if re.match(r"(figure|table)_\d|study_", name)]
+    kinds = ("figure", "table", "study")
+    names.sort(key=lambda name: (kinds.index(name.split("_")[0]), *map(int, re.findall(r"\d+$", name)), name))
     return {name: cast(Illustration, import_module(f"{__name__}.{name}")) for name in names}
 
 
 FIGURES: dict[str, Illustration] = _found()
-"""Every figure by the name of its module, in the paper's order."""
+"""Every figure by the name of its module: the paper's, in its order, and then one for each study of our own."""

@@ -86,9 +86,11 @@ def matplotlib(part: str) -> Any:
         ) from error
 
 
-def panels(rows: int, columns: int, *, height: float, width: float = WIDTH, **options: Any) -> tuple[Figure, Any]:
+def panels(
+    rows: int, columns: int, *, height: float, width: float = WIDTH, layout: str = "constrained", **options: Any
+) -> tuple[Figure, Any]:
     """A figure with a grid of axes (an array of two dimensions), which belongs to no window and needs no closing."""
-    figure: Figure = matplotlib("figure").Figure(figsize=(width, height), layout="constrained")
+    figure: Figure = matplotlib("figure").Figure(figsize=(width, height), layout=layout)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     for axis in axes.flat:
         if axis.name == "rectilinear":

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from gradline.study.files import Report
 from gradline.study.result import COLUMNS, Result
@@ -54,6 +55,14 @@ def results(
     return pd.concat([rows, _typed(pd.DataFrame(columns))], axis=1)
 
 
+def loaded(
+    directory: str | os.PathLike[str], *, report: Report | None = None
+) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
+    """Each run's configuration and its columns, one run in memory at a time."""
+    for result in _chosen(directory, {}, report):
+        yield _configuration(result.run), result.columns
+
+
 def summary(
     directory: str | os.PathLike[str],
     *,
@@ -70,10 +79,12 @@ def summary(
     | column | |
     |---|---|
     | iterations, evaluations | made |
-    | probes_mean, probes_max | of one search |
+    | probes_min, probes_mean, probes_max | of one search |
+    | probes_max_later | of one search, but for the first |
     | step_min, step_max | of the steps that are not zero |
     | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
-    | zero_error_at | evaluations at the first training error of zero |
+    | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
+    | best_test_loss_at | evaluations at the lowest test loss |
     | stalled | whether the last `stalled_after` steps were zero, or the run ended early with a step of zero |
     | stop.SIGN_CHANGE, ... | searches that ended so |
     """
@@ -102,8 +113,10 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     row: dict[str, Any] = {
         "iterations": int(searched.sum()),
         "evaluations": evaluations,
+        "probes_min": int(probes.min()) if probes.size else 0,
         "probes_mean": float(probes.mean()) if probes.size else np.nan,
         "probes_max": int(probes.max()) if probes.size else 0,
+        "probes_max_later": int(probes[1:].max(initial=0)),
         "step_min": float(moved.min()) if moved.size else np.nan,
         "step_max": float(moved.max()) if moved.size else np.nan,
     }
@@ -111,8 +124,9 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
         measured = columns[name][~np.isnan(columns[name])]
         row[f"final_{name}"] = float(measured[-1]) if measured.size else np.nan
         row[f"best_{name}"] = float(measured.min()) if measured.size else np.nan
-    perfect = np.flatnonzero(columns["train_error"] == 0.0)
-    row["zero_error_at"] = int(columns["evaluations"][perfect[0]]) if perfect.size else None
+    row["zero_error_at"] = _first(columns["evaluations"], columns["train_error"] == 0.0)
+    row["tenth_error_at"] = _first(columns["evaluations"], columns["train_error"] <= 0.1)
+    row["best_test_loss_at"] = _first(columns["evaluations"], columns["test_loss"] == row["best_test_loss"])
     row["stalled"] = bool(
         steps.size
         and steps[-1] == 0.0
@@ -121,6 +135,11 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     row |= {"seconds": result.seconds, "engine": result.engine}
     names, counts = np.unique(columns["stop"][searched], return_counts=True)
     return row | {f"stop.{name}": int(count) for name, count in zip(names, counts, strict=True)}
+
+
+def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> int | None:
+    """Evaluations when something was so for the first time."""
+    return int(evaluations[np.argmax(when)]) if when.any() else None
 
 
 def _chosen(
@@ -161,13 +180,17 @@ _CONFIGURATION: dict[str, Callable[[Run], Any]] = {
 }
 
 
+SETTINGS = tuple(_CONFIGURATION)
+"""The first columns of every table: what tells runs apart."""
+
+
 def _configuration(run: Run) -> dict[str, Any]:
     return {name: value(run) for name, value in _CONFIGURATION.items()}
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     """Types that survive missing values, and text that does not fill the memory."""
-    for name in ("direction_batch_size", "zero_error_at"):
+    for name in ("direction_batch_size", "zero_error_at", "tenth_error_at", "best_test_loss_at"):
         if name in frame:
             frame[name] = frame[name].astype("Int64")
     for name in ("problem", "method", "sampling", "loss", "engine", "key", "stop"):
