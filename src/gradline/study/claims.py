@@ -14,8 +14,8 @@ import pandas as pd
 
 SMALL = 1e-9
 """A training loss below this counts as fitted to numerical accuracy."""
-WORSE = 10.0
-"""A final loss so many times the lowest one counts as diverged."""
+WORSE, BACK = 10.0, 0.1
+"""A final loss so many times the lowest one, and at least this part of the one at the start, counts as diverged."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _broken(runs: pd.DataFrame) -> pd.Series:
 
 def _diverged(runs: pd.DataFrame) -> pd.Series:
     return (runs["final_train_loss"] > WORSE * runs["best_train_loss"]) & (
-        runs["final_train_error"] > runs["best_train_error"] + 0.01
+        runs["final_train_loss"] > BACK * runs["start_train_loss"]
     )
 
 
@@ -161,6 +161,7 @@ def _first_zero(runs: pd.DataFrame, low: float, high: float, statement: str) -> 
 
 
 def _small_batches(runs: pd.DataFrame) -> Iterator[Part]:
+    runs = runs[runs["budget"] <= 3000]
     yield _decided(
         "all GOLS-I runs at B = 10 complete",
         _of(runs, "gols-i", 10),

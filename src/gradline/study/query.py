@@ -82,6 +82,7 @@ def summary(
     | probes_min, probes_mean, probes_max | of one search |
     | probes_max_later | of one search, but for the first |
     | step_min, step_max | of the steps that are not zero |
+    | start_train_loss | before the first step |
     | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
     | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
     | best_test_loss_at | evaluations at the lowest test loss |
@@ -120,6 +121,7 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
         "step_min": float(moved.min()) if moved.size else np.nan,
         "step_max": float(moved.max()) if moved.size else np.nan,
     }
+    row["start_train_loss"] = float(columns["train_loss"][0]) if len(result) else np.nan
     for name in ("train_loss", "train_error", "test_loss", "test_error"):
         measured = columns[name][~np.isnan(columns[name])]
         row[f"final_{name}"] = float(measured[-1]) if measured.size else np.nan
