@@ -28,6 +28,7 @@ def runs(**columns):
         "probes_mean": 1.3,
         "probes_max": 28,
         "probes_max_later": 11,
+        "start_train_loss": 2.0,
         "best_train_loss": 1e-3,
         "final_train_loss": 1e-3,
         "best_train_error": 0.05,
@@ -85,6 +86,25 @@ def test_other_samplings_do_not_count():
 def test_steps_span_orders_of_magnitude():
     assert verdict(runs(seed=[0]), 11).verdict == "reproduced"
     assert verdict(runs(seed=[0], step_max=[1.0]), 11).verdict == "not reproduced"
+
+
+@pytest.mark.parametrize(
+    ("final", "stalled", "broke"),
+    [(1e-3, False, False), (5e-3, False, False), (0.1, False, False), (0.3, False, True), (1e5, False, True),
+     (float("nan"), False, True), (1e-3, True, True)],
+)  # fmt: skip
+def test_what_breaking_down_is(final, stalled, broke):
+    table = runs(
+        problem=["bcwd-netpi"],
+        method=["prls"],
+        batch_size=[10],
+        budget=[3000],
+        final_train_loss=[final],
+        stalled=[stalled],
+    )
+    part = verdict(table, 2).parts[1]
+    assert part.holds is broke
+    assert part.seen == f"{int(broke)} of 1 runs broke down"
 
 
 def test_every_claim_can_be_held_against_real_runs(store):

@@ -17,4 +17,4 @@ def main(arguments: Sequence[str] | None = None) -> int:
             f"gradline: the command line needs {error.name}, which is not installed: pip install 'gradline[study]'\n"
         )
         return 2
-    return run(sys.argv[1:] if arguments is None else [*arguments])  # `list` is a verb here
+    return run(sys.argv[1:] if arguments is None else list(arguments))

@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 
 from gradline.cli.check import check
+from gradline.cli.claims import claims
 from gradline.cli.data import data
 from gradline.cli.figures import figures
 from gradline.cli.listing import list_verb
@@ -47,7 +48,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, figures, report, trace, data):
+for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, data):
     app.add_command(verb)
 
 

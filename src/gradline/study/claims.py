@@ -153,7 +153,7 @@ def _first_zero(runs: pd.DataFrame, low: float, high: float, statement: str) -> 
         return Part(statement, False, seen)
     middle = float(reached.median())
     return Part(
-        statement, low <= middle <= high, f"{seen}, median at {middle:,.0f} evaluations, first {reached.min():,}"
+        statement, low <= middle <= high, f"{seen}, median at {middle:,.0f} evaluations, first {reached.min():,.0f}"
     )
 
 
