@@ -120,3 +120,23 @@ def test_every_claim_can_be_held_against_real_runs(store):
 def test_no_runs_decide_nothing(store):
     empty = summary(store).iloc[:0]
     assert {one.verdict for one in claims(empty)} == {"not run"}
+
+
+@pytest.mark.parametrize(
+    ("reached", "holds", "seen"),
+    [
+        ([300, 900], True, "2 of 2 runs reach it, the last at 900, half of them by 600"),
+        ([300, 400], False, "2 of 2 runs reach it, the last at 400, half of them by 350"),
+        ([900, pd.NA], False, "1 of 2 runs reach it"),
+    ],
+)
+def test_zero_errors_of_all_runs(reached, holds, seen):
+    table = runs(problem=["bcwd-netpi"] * 2, batch_size=[50] * 2, budget=[3000] * 2, zero_error_at=reached)
+    part = verdict(table, 3).parts[0]
+    assert (part.holds, part.seen) == (holds, seen)
+
+
+@pytest.mark.parametrize(("reached", "holds"), [([700, pd.NA], True), ([2000, 3000], False), ([pd.NA, pd.NA], False)])
+def test_zero_errors_of_the_first_run(reached, holds):
+    part = verdict(runs(problem=["mnist-net1"] * 2, zero_error_at=reached), 6).parts[3]
+    assert part.holds is holds

@@ -143,18 +143,29 @@ def _better(runs: pd.DataFrame, column: str, winner: str, loser: str, batch: int
     return Part(statement, a < b, f"median {column.replace('_', ' ')} {a:.3g} ({winner}) and {b:.3g} ({loser})")
 
 
-def _first_zero(runs: pd.DataFrame, low: float, high: float, statement: str) -> Part:
-    """Whether the first training errors of zero come within a range of evaluations, for at least half of the runs."""
+def _all_zero(runs: pd.DataFrame, low: float, high: float, statement: str) -> Part:
+    """Whether the last run comes to a training error of zero within a range: the paper looks at the mean of all."""
     if runs.empty:
         return Part(statement, None, "no runs")
     reached = runs["zero_error_at"].dropna()
     seen = f"{len(reached)} of {len(runs)} runs reach it"
-    if len(reached) * 2 < len(runs):
+    if len(reached) < len(runs):
         return Part(statement, False, seen)
-    middle = float(reached.median())
+    last = float(reached.max())
     return Part(
-        statement, low <= middle <= high, f"{seen}, median at {middle:,.0f} evaluations, first {reached.min():,.0f}"
+        statement, low <= last <= high, f"{seen}, the last at {last:,.0f}, half of them by {reached.median():,.0f}"
     )
+
+
+def _some_zero(runs: pd.DataFrame, high: float, statement: str) -> Part:
+    """Whether the first run comes to a training error of zero early enough."""
+    if runs.empty:
+        return Part(statement, None, "no runs")
+    reached = runs["zero_error_at"].dropna()
+    seen = f"{len(reached)} of {len(runs)} runs reach it"
+    if reached.empty:
+        return Part(statement, False, seen)
+    return Part(statement, bool(reached.min() <= high), f"{seen}, the first at {reached.min():,.0f}")
 
 
 # ---- the claims
@@ -183,25 +194,17 @@ def _small_batches(runs: pd.DataFrame) -> Iterator[Part]:
 def _zero_errors(runs: pd.DataFrame) -> Iterator[Part]:
     for problem in ("bcwd-netpi", "bcwd-netpii"):
         name = problem.removeprefix("bcwd-")
-        yield _first_zero(
-            _of(runs, "gols-i", 50, problem),
-            500,
-            1500,
-            f"{name}: GOLS-I reaches zero training error near 1,000 (B = 50)",
-        )
-        yield _first_zero(
-            _of(runs, "gols-i", 100, problem), 300, 1200, f"{name}: and at 500 to 800 evaluations at B = 100"
-        )
+        for method, batch, low, high, when in (
+            ("gols-i", 50, 500, 1500, "near 1,000 evaluations at B = 50"),
+            ("gols-i", 100, 300, 1200, "at 500 to 800 evaluations at B = 100"),
+            ("prls", 100, 600, 1800, "near 1,200 evaluations at B = 100"),
+        ):
+            statement = f"{name}: {method} reaches zero training error {when}"
+            yield _all_zero(_of(runs, method, batch, problem), low, high, statement)
         yield _decided(
-            f"{name}: PrLS does not at B = 50",
+            f"{name}: prls does not at B = 50 (not all runs)",
             _of(runs, "prls", 50, problem),
-            lambda some: (
-                bool(some["zero_error_at"].isna().mean() > 0.5),
-                f"{_share(some['zero_error_at'].notna())} do",
-            ),
-        )
-        yield _first_zero(
-            _of(runs, "prls", 100, problem), 600, 1800, f"{name}: PrLS does near 1,200 evaluations at B = 100"
+            lambda some: (bool(some["zero_error_at"].isna().any()), f"{_share(some['zero_error_at'].notna())} do"),
         )
 
 
@@ -251,8 +254,8 @@ def _long_logistic(runs: pd.DataFrame) -> Iterator[Part]:
 def _mnist_one(runs: pd.DataFrame) -> Iterator[Part]:
     for batch in (10, 100, 200):
         yield _better(runs, "best_train_error", "gols-i", "prls", batch, f"GOLS-I beats PrLS (B = {batch})")
-    yield _first_zero(_of(runs, "gols-i", 100), 0, 1600, "first zero training errors near 800 evaluations (B = 100)")
-    yield _first_zero(_of(runs, "gols-i", 200), 0, 1000, "and near 500 (B = 200)")
+    yield _some_zero(_of(runs, "gols-i", 100), 1600, "first zero training errors near 800 evaluations (B = 100)")
+    yield _some_zero(_of(runs, "gols-i", 200), 1000, "and near 500 (B = 200)")
     yield _decided(
         "PrLS stays near 1e-2",
         _of(runs, "prls"),
