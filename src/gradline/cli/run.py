@@ -5,13 +5,14 @@ from __future__ import annotations
 import shlex
 from collections import Counter
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradline.cli.options import Count, data_option, load_study, study_options
 
 if TYPE_CHECKING:
+    from gradline.study.growth import Follower
     from gradline.study.runner import Summary
 
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     "  gradline run bcwd\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline run mnist-net1 --method gols-i --batch-size 100 --workers 4\n"
+    "  gradline run bcwd --tensorboard\n"
     "  gradline run mine.toml --backend tcp://scheduler:8786 --out /shared/mine",
 )
 @study_options
@@ -44,6 +46,14 @@ if TYPE_CHECKING:
     help="How much work may be lost to a kill.",
 )
 @click.option("--threads", type=Count(1), default=1, show_default=True, metavar="N", help="Threads of each worker.")
+@click.option(
+    "--tensorboard",
+    "logs",
+    is_flag=False,
+    flag_value="",
+    metavar="[LOGDIR]",
+    help="Write curves for TensorBoard while the study runs, into LOGDIR (default: DIR/tensorboard).",
+)
 @click.option("--quiet", is_flag=True, help="Only errors.")
 @data_option
 def run_verb(
@@ -58,12 +68,16 @@ def run_verb(
     out: str | None,
     checkpoint_every: float,
     threads: int,
+    logs: str | None,
     quiet: bool,
 ) -> int:
     """Run STUDY: the name of a study (see `gradline list`) or the path of a TOML file.
 
     What is in the directory already is not made again, so a study that was stopped, by Ctrl-C or worse, goes on from
     its last checkpoints when the same command is given again. Options such as --method take the place of the study's.
+
+    To see curves grow, give --tensorboard (after STUDY), and beside it run `tensorboard --logdir DIR/tensorboard`; it
+    says which address to open. Each setting has one curve, the median over its seeds so far, against evaluations.
     """
     from rich.markup import escape
 
@@ -77,6 +91,7 @@ def run_verb(
     if not quiet:
         notes.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
     try:
+        follower = _follower(logs, directory, notes, quiet=quiet)
         with observing(notes, quiet=quiet) as observer:
             done = run_study(
                 chosen,
@@ -86,6 +101,7 @@ def run_verb(
                 checkpoint_every=checkpoint_every,
                 threads=threads,
                 observer=observer,
+                follower=follower,
             )
     except Interrupted:
         again = shlex.join(["gradline", *(click.get_current_context().obj or ())])
@@ -94,6 +110,21 @@ def run_verb(
         return 130
     _conclude(done, directory, quiet=quiet)
     return 1 if done.failures else 0
+
+
+def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> Follower | None:
+    """Who writes for TensorBoard, if that is wanted."""
+    if logs is None:
+        return None
+    from rich.markup import escape
+
+    from gradline.study.tensorboard import TensorBoard
+
+    folder = logs or str(Path(directory) / "tensorboard")
+    follower = TensorBoard(folder)
+    if not quiet:
+        notes.print(f"[dim]To see the curves grow: tensorboard --logdir {escape(shlex.quote(folder))}[/]")
+    return follower
 
 
 def _conclude(done: Summary, directory: str, *, quiet: bool) -> None:

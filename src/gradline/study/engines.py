@@ -33,6 +33,7 @@ from gradline.study.result import Result
 from gradline.study.runs import Run
 
 if TYPE_CHECKING:
+    from gradline.study.growth import Growth
     from gradline.study.networks import Data
 
 
@@ -52,6 +53,9 @@ class Engine(Protocol):
 
     def finished(self) -> list[Result]:
         """The results of runs that have finished since the last call."""
+
+    def growing(self) -> dict[str, Growth]:
+        """What has been measured of the runs under way, by their keys. Asked only where somebody follows a study."""
 
     def state_dict(self) -> dict[str, Any]:
         """All there is to go on from, exactly: tensors, numbers, strings, lists and dicts."""

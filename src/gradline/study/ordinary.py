@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradline.protocol import Moments, observes
+from gradline.study.growth import Growth
 from gradline.study.networks import Criterion, Data, angle_between, criterion, largest, network
 from gradline.study.result import Result
 from gradline.study.runs import Run, Sampling
@@ -76,6 +77,10 @@ class Ordinary:
         """The results of runs that have finished since the last call."""
         done, self._done = self._done, []
         return [table.result(run, seconds, NAME) for run, table, seconds in done]
+
+    def growing(self) -> dict[str, Growth]:
+        """What has been measured of the run under way."""
+        return {} if self._training is None else {self._training.run.key: self._training.table.growth()}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, as tensors and plain values."""

@@ -31,6 +31,7 @@ from gradline.study.checkpoints import Checkpoints
 from gradline.study.executors import check_backend, died, open_executor
 from gradline.study.files import sweep
 from gradline.study.grouping import groups
+from gradline.study.growth import SHOW_EVERY, Follower, Following
 from gradline.study.locks import forget, is_free
 from gradline.study.progress import Meter, Observer, Silent, Snapshot
 from gradline.study.runs import Run
@@ -78,6 +79,7 @@ def run_study(
     checkpoint_every: float = 30.0,
     threads: int = 1,
     observer: Observer | None = None,
+    follower: Follower | None = None,
     make_engine: MakeEngine | None = None,
     key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
@@ -94,6 +96,8 @@ def run_study(
         checkpoint_every: seconds between checkpoints of a task.
         threads: of torch in each worker. With 1, the default, results do not depend on the number of cores.
         observer: is told how it goes on.
+        follower: is shown the runs while they grow, every few seconds, and those that are there already. See
+            `gradline.study.tensorboard`.
         make_engine: makes engines other than those of `gradline.study.engines`.
         key: which runs may share an engine: those with equal keys.
 
@@ -110,8 +114,8 @@ def run_study(
     validate(runs)
     directory = Path(out).resolve()
     with _post(directory) as post:
-        orders = Orders(directory, post, checkpoint_every, threads)
-        return _Runner(runs, orders, workers, backend, observer or Silent(), make_engine, key).run()
+        orders = Orders(directory, post, checkpoint_every, threads, None if follower is None else SHOW_EVERY)
+        return _Runner(runs, orders, workers, backend, observer or Silent(), follower, make_engine, key).run()
 
 
 class _Runner:
@@ -124,6 +128,7 @@ class _Runner:
         workers: int | None,
         backend: str,
         observer: Observer,
+        follower: Follower | None,
         make_engine: MakeEngine | None,
         key: Callable[[Run], Hashable] | None,
     ) -> None:
@@ -144,6 +149,7 @@ class _Runner:
         self.deaths: dict[str, tuple[int, int]] = {}  # of a task: how many, and evaluations at the last one
         self.elsewhere: dict[str, Run] = {}
         self.made: set[str] = set()  # by this runner's own workers
+        self.following = follower and Following(follower, runs, self.store, orders.post, self.say)
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
 
@@ -152,11 +158,17 @@ class _Runner:
         missing = self.store.missing(self.runs)
         self.before = len(self.runs) - len(missing)
         self.meter = Meter(missing, self.orders)
-        if missing:
-            with self.listening(), open_executor(self.backend, self.wanted_workers) as (executor, self.workers):
-                self.observer.update(self.snapshot())
-                self.submit(executor, missing)
-                self.loop(executor)
+        self.there = {run.key for run in self.runs} - {run.key for run in missing}
+        try:
+            if missing:
+                with self.listening(), open_executor(self.backend, self.wanted_workers) as (executor, self.workers):
+                    self.observer.update(self.snapshot())
+                    self.submit(executor, missing)
+                    self.loop(executor)
+        finally:
+            if self.following:
+                self.following.look(self.there | self.stored, now=True)
+                self.following.close()
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
@@ -215,6 +227,8 @@ class _Runner:
                 asked = time.monotonic()
                 self.ask_again(executor)
             self.observer.update(self.snapshot())
+            if self.following:
+                self.following.look(self.there | self.stored)
 
     def settle(self, executor: Executor, future: Future[Report], task: Task) -> None:
         """A task has ended, one way or another."""
@@ -278,6 +292,7 @@ class _Runner:
         reached = self.meter.reported(task)
         deaths = 1 if reached > evaluations or len(runs) < len(task.runs) else deaths + 1
         self.orders.progress(task).unlink(missing_ok=True)
+        self.orders.growth(task).unlink(missing_ok=True)
         if self.interrupted or not runs:
             return
         if deaths < DEATHS:

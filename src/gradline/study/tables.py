@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.protocol import Origin, Outcome, Stop
+from gradline.study.growth import Growth
 from gradline.study.result import COLUMNS, Result
 from gradline.study.runs import Run
 
@@ -61,6 +62,14 @@ class Table:
     def fill(self, place: int, measured: Sequence[float]) -> None:
         """Train loss and error, test loss and error at a reserved place."""
         self._measured[place + 1 : place + 5] = array("d", measured)
+
+    def growth(self) -> Growth:
+        """What has been measured so far. Places that are reserved but not filled yet are left out."""
+        measured = np.array(self._measured).reshape(-1, len(_MEASURED))
+        measured = measured[~np.isnan(measured[:, 1:5]).all(axis=1)]
+        rows = np.array(self._iterations).reshape(-1, len(_ITERATION))[measured[:, 0].astype(np.int64)]
+        columns = {name: rows[:, _ITERATION.index(name)] for name in ("evaluations", "step")}
+        return columns | {name: measured[:, place] for place, name in enumerate(_MEASURED[1:5], start=1)}
 
     def result(self, run: Run, seconds: float, engine: str) -> Result:
         """The table as a result."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import json
+import math
 import os
 import platform
 import time
@@ -20,6 +21,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gradline.study import growth
 from gradline.study.checkpoints import Checkpoint, CheckpointError, Checkpoints
 from gradline.study.locks import Locks
 from gradline.study.result import Result
@@ -57,12 +59,14 @@ class Orders:
         post: of this runner, a folder where workers report progress and look for the sign to stop.
         checkpoint_every: seconds between two checkpoints of a task.
         threads: of torch in each worker.
+        show_every: seconds between two times of laying down how far runs are; `None`: nobody wants to see it.
     """
 
     directory: Path
     post: Path
     checkpoint_every: float = 30.0
     threads: int = 1
+    show_every: float | None = None
 
     @property
     def stop(self) -> Path:
@@ -72,6 +76,10 @@ class Orders:
     def progress(self, task: Task) -> Path:
         """The file with a task's progress."""
         return self.post / f"{task.name}.json"
+
+    def growth(self, task: Task) -> Path:
+        """The file with a task's runs as far as they are."""
+        return self.post / f"{task.name}{growth.SUFFIX}"
 
 
 @dataclass(frozen=True)
@@ -171,6 +179,7 @@ class _Work:
             checkpoint = self.checkpoints.of(todo)
             stopped = not self.advance(checkpoint, self.make_engine(todo, None))
         self.orders.progress(self.task).unlink(missing_ok=True)
+        self.orders.growth(self.task).unlink(missing_ok=True)
         busy = tuple(run.key for run in self.task.runs if run.key not in taken)
         return Report(tuple(self.saved), busy, stopped, tuple(self.messages))
 
@@ -190,6 +199,7 @@ class _Work:
         begun = engine.evaluations
         now = time.monotonic()
         look, tell, save = now, now, now + self.orders.checkpoint_every
+        show = now if self.orders.show_every else math.inf
         while engine.active:
             engine.advance()
             self.keep(engine.finished())
@@ -202,6 +212,10 @@ class _Work:
             if now >= tell:
                 tell = now + TELL_EVERY
                 self.tell(engine, begun)
+            if now >= show:
+                growth.write(self.orders.growth(self.task), engine.growing())
+                took = time.monotonic() - now
+                show = now + took + max(self.orders.show_every or 0.0, took / CHECKPOINT_SHARE)
             if now >= save:
                 self.checkpoints.write(checkpoint, engine.state_dict())
                 took = time.monotonic() - now

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gradline.study.growth import Growth
 from gradline.study.lockstep.group import Group
 from gradline.study.lockstep.layers import Layers
 from gradline.study.lockstep.measures import Measures
@@ -84,6 +85,10 @@ class Lockstep:
         """The results of runs that have finished since the last call."""
         done, self._done = self._done, []
         return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
+
+    def growing(self) -> dict[str, Growth]:
+        """What has been measured of the runs under way."""
+        return {row.run.key: row.table.growth() for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, as tensors and plain values."""
