@@ -14,6 +14,8 @@ from gradline.study.work import Orders, Task
 
 WINDOW = 20.0
 """Seconds over which the rate is taken."""
+WARM_UP = 4.0
+"""Seconds of work before its pace is told."""
 
 
 @dataclass(frozen=True)
@@ -77,6 +79,7 @@ class Meter:
         self._made: dict[str, int] = {}  # evaluations of a task in this session, also of tasks that have ended
         self._begun = time.monotonic()
         self._history: deque[tuple[float, int, float]] = deque()
+        self._first: float | None = None  # when something was first seen to be made
 
     @property
     def total(self) -> int:
@@ -129,6 +132,9 @@ class Meter:
             self._history.popleft()
         then, made_then, fraction_then = self._history[0]
         if now - then < 2.0 or made <= made_then:
+            return None, None
+        self._first = self._first or now
+        if now - self._first < WARM_UP:  # workers have hardly begun
             return None, None
         rate = (made - made_then) / (now - then)
         gained = fraction - fraction_then
