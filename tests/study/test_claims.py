@@ -43,6 +43,10 @@ def runs(**columns):
     return table
 
 
+def words(table, number):
+    return verdict(table, number).word
+
+
 def verdict(table, number):
     return next(verdict for verdict in claims(table) if verdict.number == number)
 
@@ -79,13 +83,13 @@ def test_a_run_that_two_studies_made_counts_once():
 def test_other_samplings_do_not_count():
     table = runs(tenth_error_at=[100, 200])
     table["sampling"] = "static"
-    assert verdict(table, 8).verdict == "not run"
+    assert words(table, 8) == "not run"
     assert verdict(table, 8).runs == "none"
 
 
 def test_steps_span_orders_of_magnitude():
-    assert verdict(runs(seed=[0]), 11).verdict == "reproduced"
-    assert verdict(runs(seed=[0], step_max=[1.0]), 11).verdict == "not reproduced"
+    assert words(runs(seed=[0]), 11) == "reproduced"
+    assert words(runs(seed=[0], step_max=[1.0]), 11) == "not reproduced"
 
 
 @pytest.mark.parametrize(
@@ -140,3 +144,9 @@ def test_zero_errors_of_all_runs(reached, holds, seen):
 def test_zero_errors_of_the_first_run(reached, holds):
     part = verdict(runs(problem=["mnist-net1"] * 2, zero_error_at=reached), 6).parts[3]
     assert part.holds is holds
+
+
+def test_a_verdict_says_that_runs_were_short_or_few():
+    assert verdict(runs(seed=list(range(10))), 11).verdict == "reproduced"
+    assert verdict(runs(seed=list(range(3))), 11).verdict == "reproduced, on few or short runs"
+    assert verdict(runs(seed=list(range(10)), budget=[100] * 10), 11).verdict == "reproduced, on few or short runs"

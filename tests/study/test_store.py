@@ -1,5 +1,6 @@
 """The store: what goes in comes out, and nothing that is torn or foreign is believed."""
 
+import dataclasses
 import os
 
 import numpy as np
@@ -201,3 +202,22 @@ def test_stalls(tmp_path, runs, steps, spent, stalled):
     row = gradline.study.summary(tmp_path).iloc[0]
     assert row.stalled == stalled
     assert row.zero_error_at == columns["evaluations"][2]
+
+
+def test_pages_that_were_damaged_count_as_missing_for_those_who_make_them_too(store, runs):
+    path = store.path(runs[0].key)
+    assert store.has(runs[0])
+    content = bytearray(path.read_bytes())
+    content[200:400] = bytes(200)  # the description at the end stays whole
+    path.write_bytes(content)
+    fresh = Store(store.directory, report=lambda text: None)
+    assert fresh.missing(runs) == [runs[0]]
+    fresh.save(result_of(runs[0]))
+    assert fresh.missing(runs) == []
+
+
+def test_what_a_problem_would_take_by_itself_is_no_part_of_a_run(runs):
+    other = dataclasses.replace(runs[0].problem, batch_sizes=(7,), budget=123)
+    assert dataclasses.replace(runs[0], problem=other).key == runs[0].key
+    other = dataclasses.replace(runs[0].problem, hidden=(7,))
+    assert dataclasses.replace(runs[0], problem=other).key != runs[0].key

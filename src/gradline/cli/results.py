@@ -78,7 +78,8 @@ def results(
 def _settings(frame: pd.DataFrame, *, each: bool) -> dict[str, str]:
     """The settings that tell the lines of a table apart, and the headers of their columns."""
     shown = {"batch_size": ">B", "method": "method"}
-    more = {"sampling": "sampling", "direction_batch_size": ">B of dir.", "budget": ">budget"}
+    more = {"sampling": "sampling", "direction_batch_size": ">B of dir.", "budget": ">budget", "loss": "loss"}
+    more |= {"diagonal": "diagonal", "repetition": "repetition"}
     shown |= {name: header for name, header in more.items() if frame[name].nunique(dropna=False) > 1}
     return shown | ({"seed": ">seed"} if each else {})
 
@@ -93,11 +94,12 @@ def _table(frame: pd.DataFrame, shown: dict[str, str], *, each: bool) -> Any:
     )
     for column in made.columns:  # the same for every problem
         column.no_wrap, column.min_width = True, {"method": 6, "B": 4}.get(str(column.header))
-    for values, rows in frame.groupby(list(shown), observed=True, dropna=False):
+    lines = [*shown, *(["key"] if each else [])]
+    for values, rows in frame.groupby(lines, observed=True, dropna=False):
         zeros = rows.zero_error_at.dropna()
         stalled = int(rows.stalled.sum())
         made.add_row(
-            *(_plain(value) for value in values),
+            *(_plain(value) for value in values[: len(shown)]),
             *([] if each else [str(len(rows))]),
             number(rows.final_train_loss.median()),
             percent(rows.final_train_error.median()),

@@ -41,8 +41,8 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
             "number": verdict.number,
             "claim": verdict.claim,
             "verdict": verdict.verdict,
-            "mark": MARKS[verdict.verdict],
-            "kind": _KINDS[verdict.verdict],
+            "mark": MARKS[verdict.word],
+            "kind": _KINDS[verdict.word],
             "runs": verdict.runs,
             "parts": [
                 {

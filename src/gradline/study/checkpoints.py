@@ -39,6 +39,13 @@ class Checkpoint:
     path: Path
     runs: tuple[Run, ...]
 
+    @property
+    def begun(self) -> bool:
+        """Whether there is a state to go on from; else it only tells which runs go together."""
+        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(self.path) as archive:
+            return "state.pt" in archive.namelist()
+        return False
+
     def state(self) -> dict[str, Any] | None:
         """The engine's state, `None` at the very start. Raises `CheckpointError`."""
         import torch
@@ -95,7 +102,7 @@ class Checkpoints:
             if unfinished and unfinished <= keys:
                 found.append(checkpoint)
                 keys -= unfinished
-            elif unfinished & keys:
+            elif unfinished & keys and checkpoint.begun:
                 self._report(f"{path} is not used (it holds other runs too): its runs start anew")
         return found
 

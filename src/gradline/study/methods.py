@@ -44,7 +44,8 @@ class Method:
             return {**json.loads(self.search.values)}
         kind = type(self.search)
         ours = getattr(searches, kind.__name__, None) is kind
-        name = kind.__name__ if ours else f"{kind.__module__}:{kind.__qualname__}"
+        module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as workers know a script
+        name = kind.__name__ if ours else f"{module}:{kind.__qualname__}"
         return {"name": self.name, "search": name, **dataclasses.asdict(cast(Any, self.search))}
 
     @classmethod

@@ -158,8 +158,12 @@ def network(problem: Problem, data: Data, *, seed: int) -> nn.Module:
     """The network of a problem with the initial weights of a seed; it ends with the last pre-activations."""
     dtype = getattr(torch, problem.dtype)
     if problem.model is not None:
-        source = torch.Generator().manual_seed(int(generator(seed, Purpose.WEIGHTS).integers(2**63 - 1)))
-        return _built(problem.model, source).to(dtype)
+        number = int(generator(seed, Purpose.WEIGHTS).integers(2**63 - 1))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(number)  # for models that draw their weights as torch does
+            model = _built(problem.model, torch.Generator().manual_seed(number)).to(dtype)
+        _check_outputs(model, problem, data)
+        return model
     layers: list[nn.Module] = []
     for before, after in pairwise(sizes(problem, data)):
         layers += [nn.Linear(before, after, dtype=dtype, device="meta"), ACTIVATIONS[problem.activation]()]
@@ -173,10 +177,32 @@ def network(problem: Problem, data: Data, *, seed: int) -> nn.Module:
 def _built(name: str, source: torch.Generator) -> nn.Module:
     module, _, function = name.partition(":")
     require(bool(module and function), "model", "'package.module:function'", "it is imported and called", name)
-    model = getattr(import_module(module), function)(source)
+    try:
+        build = getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"model must be 'package.module:function' that can be imported (it builds the network), got {name!r}: "
+            f"{error}"
+        ) from error
+    model = build(source)
     if not isinstance(model, nn.Module):
         raise TypeError(f"model must build an nn.Module (it is trained), but {name} returned {model!r}")
     return model
+
+
+@torch.no_grad()
+def _check_outputs(model: nn.Module, problem: Problem, data: Data) -> None:
+    """A model gives as many outputs as there are targets; broadcasting would hide that it does not."""
+    some = torch.from_numpy(np.asarray(data.train_inputs[:2])).to(getattr(torch, problem.dtype))
+    training = model.training
+    model.eval()
+    shape, wanted = tuple(model(some).shape), np.asarray(data.train_targets[:2]).shape
+    model.train(training)
+    if shape != wanted:
+        raise ValueError(
+            f"model must give an output for each target of each sample, of shape {wanted} for two samples of "
+            f"{problem.data}, but {problem.model} gave {shape}"
+        )
 
 
 def largest(outputs: Tensor, units: int) -> Tensor:

@@ -147,6 +147,7 @@ class _Training:
         self._at_start = False  # of an iteration: the first evaluation, where directions have batches of their own
         self._parameters: list[Tensor] = list(self.model.parameters())
         self._direction: list[Tensor] = []  # of the search under way, where angles are measured
+        self._random = torch.Generator().manual_seed(run.seed).get_state()  # for dropout and the like
 
     def start(self) -> None:
         """Measure where the run starts."""
@@ -156,9 +157,11 @@ class _Training:
         """One search."""
         optimizer = self.optimizer
         self._at_start = True
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.filterwarnings("ignore", "gradline: ", RuntimeWarning)  # the table has the reason
+            torch.set_rng_state(self._random)
             optimizer.step(self._closure)
+            self._random = torch.get_rng_state()
         record: Any = optimizer.last
         self.table.add(optimizer.evaluations, record.evaluations, record.origin, record.outcome)
         self.over = optimizer.evaluations >= self.run.budget
@@ -195,11 +198,14 @@ class _Training:
     @torch.no_grad()
     def _measure(self, angle: float) -> None:
         measured: list[float] = []
+        training = self.model.training
+        self.model.eval()
         for part, (inputs, targets) in enumerate((self._tensors.train, self._tensors.test)):
             chosen = chosen_samples(self.run.seed, len(inputs), self.run.problem.error_samples, part)
             if chosen is not None:
                 inputs, targets = inputs[torch.from_numpy(chosen)], targets[torch.from_numpy(chosen)]
             measured += self._loss_and_error(inputs, targets)
+        self.model.train(training)
         self.table.fill(self.table.reserve(angle), measured)
 
     def _loss_and_error(self, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
@@ -249,6 +255,7 @@ class _Training:
                 "model": dict(self.model.state_dict()),
                 "optimizer": self.optimizer.state_dict(),
                 "drawn": self._drawn,
+                "random": self._random,
                 "table": self.table.state_dict(),
                 "seconds": self.seconds,
             }
@@ -258,5 +265,5 @@ class _Training:
         """Go on from what `state_dict` gave."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-        self._drawn, self.seconds = state["drawn"], state["seconds"]
+        self._drawn, self.seconds, self._random = state["drawn"], state["seconds"], state["random"]
         self.table = Table.restored(state["table"])

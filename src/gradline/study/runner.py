@@ -197,9 +197,13 @@ class _Runner:
         self.wait_for(run for run in runs if run.key not in rest)
         for checkpoint in self.checkpoints.usable(free, self.store):
             unfinished = tuple(rest.pop(run.key) for run in checkpoint.runs if run.key in rest)
-            self.say(f"taking up {_runs(len(unfinished))} from {checkpoint.path.name}")
+            if checkpoint.begun:
+                self.say(f"taking up {_runs(len(unfinished))} from {checkpoint.path.name}")
             self.hand_out(executor, unfinished)
-        for group in groups(list(rest.values()), self.workers, key=self.key):
+        fresh = groups(list(rest.values()), self.workers, key=self.key)
+        for group in fresh:  # which runs go together decides their rounding: whoever goes on keeps to it
+            self.checkpoints.write(self.checkpoints.of(group), None)
+        for group in fresh:
             self.hand_out(executor, group)
 
     def hand_out(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, int] = (0, 0)) -> None:

@@ -79,7 +79,10 @@ class Run:
     @cached_property
     def key(self) -> str:
         """What the run is called in a store: readable, and unique by a hash of everything it consists of."""
-        text = json.dumps(self.to_dict(), sort_keys=True, separators=(",", ":"))
+        values = self.to_dict()
+        for name in ("batch_sizes", "budget"):  # what a study takes where nothing else is said: no part of this run
+            del values["problem"][name]
+        text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{self.problem.name}_{self.method.name}_b{self.batch_size}_s{self.seed}_{digest}"
 

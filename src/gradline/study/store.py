@@ -90,14 +90,27 @@ class Store:
         self.folder = self.directory / "runs"
         self._report = report or _warn
         self._reported: set[Path] = set()
+        self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read through
 
     def path(self, key: str) -> Path:
         """Where the result with this key is, or would be."""
         return self.folder / f"{key}.parquet"
 
     def has(self, run: Run) -> bool:
-        """Whether the run's result is there and can be believed, as far as the file's own description goes."""
-        return self._header(self.path(run.key)) is not None
+        """Whether the run's result is there and can be believed: every page of it is checked, once."""
+        path = self.path(run.key)
+        try:
+            found = path.stat()
+            mark = (found.st_mtime_ns, found.st_size)
+            if self._checked.get(path) != mark:
+                _read(path)
+                self._checked[path] = mark
+        except FileNotFoundError:
+            return False
+        except ResultError as error:
+            self.distrust(path, error)
+            return False
+        return True
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
         """Those runs whose results are not there."""
@@ -117,7 +130,7 @@ class Store:
     def save(self, result: Result) -> Path:
         """Write a result. A file in its place that was none of ours is kept beside it, as `.unreadable`."""
         path = self.path(result.run.key)
-        if path.exists() and self._header(path) is None:
+        if path.exists() and not self.has(result.run):
             path.replace(path.with_suffix(".unreadable"))
         table = _table(result)
         with whole(path) as file:

@@ -217,7 +217,7 @@ class _Work:
                 took = time.monotonic() - now
                 show = now + took + max(self.orders.show_every or 0.0, took / CHECKPOINT_SHARE)
             if now >= save:
-                self.checkpoints.write(checkpoint, engine.state_dict())
+                self.lay_down(checkpoint, engine)
                 took = time.monotonic() - now
                 save = now + took + max(self.orders.checkpoint_every, took / CHECKPOINT_SHARE)
         self.keep(engine.finished())
@@ -225,6 +225,13 @@ class _Work:
         self.before += engine.evaluations
         self.made += engine.evaluations - begun
         return True
+
+    def lay_down(self, checkpoint: Checkpoint, engine: Engine) -> None:
+        """Write a checkpoint on the way. Where that fails the work goes on: there is still the one before."""
+        try:
+            self.checkpoints.write(checkpoint, engine.state_dict())
+        except OSError as error:
+            self.messages.append(f"{checkpoint.path} could not be written ({error}): the work goes on without it")
 
     def keep(self, results: Sequence[Result]) -> None:
         """Store what has finished."""

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -69,11 +70,24 @@ def register(name: str, source: Source, *, replace: bool = False) -> None:
 
 
 def find(name: str) -> Source:
-    """The source of a name."""
+    """The source of a name, or of "package.module:source"."""
+    if ":" in name:
+        return _imported(name)
     try:
         return SOURCES[name]
     except KeyError:
         raise ValueError(f"name must be one of {', '.join(SOURCES)} (or registered before), got {name!r}") from None
+
+
+def _imported(name: str) -> Source:
+    module, _, attribute = name.partition(":")
+    try:
+        source = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"data must be 'package.module:source' that can be imported, got {name!r}: {error}") from error
+    if not isinstance(source, Source):
+        raise TypeError(f"data must be a gradline.study.data.Source (it is read), but {name} is {source!r}")
+    return source
 
 
 def load(
@@ -85,7 +99,7 @@ def load(
     download: bool = True,
     progress: bool = True,
 ) -> DataSet:
-    """A data set by its name: "iris", "bcwd", "mnist", "cifar10", or one that was registered.
+    """A data set by its name: "iris", "bcwd", "mnist", "cifar10", one that was registered, or "package.module:source".
 
     Each input dimension is Z-scored: with the mean and standard deviation (n − 1) of the training rows, or with
     `z_score="all"` of training and test rows together, as in the published programs; `z_score="none"` leaves the inputs

@@ -220,15 +220,22 @@ class _Reader:
     def _like(self, place: Place, table: dict[str, Any], known: Mapping[str, V], kind: str) -> V | None:
         if "like" not in table:
             return None
-        if table["like"] not in known:
+        if not isinstance(table["like"], str) or table["like"] not in known:
             raise self.toml.error((*place, "like"), unknown(kind, table["like"], known))
         return known[table["like"]]
 
     def _data(self, place: Place, values: dict[str, Any]) -> None:
         from gradline.study.data import SOURCES
+        from gradline.study.data.registry import find
 
-        if "data" in values and values["data"] not in SOURCES:
-            raise self.toml.error((*place, "data"), unknown("data set", values["data"], SOURCES))
+        name = values.get("data", next(iter(SOURCES)))
+        if isinstance(name, str) and ":" in name:
+            try:
+                find(name)
+            except (ValueError, TypeError) as error:
+                raise self.toml.error((*place, "data"), str(error)) from error
+        elif not isinstance(name, str) or name not in SOURCES:
+            raise self.toml.error((*place, "data"), unknown("data set", name, SOURCES))
 
     def _within(self, place: Place, table: dict[str, Any], error: Exception) -> StudyError:
         """An error of a constructor, at the line of the argument that its message begins with."""
