@@ -1,6 +1,7 @@
 """Variances of value and slope: every way against one backward pass per sample, on all sorts of models."""
 
 import copy
+import math
 
 import pytest
 import torch
@@ -8,6 +9,7 @@ from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from gradline.torch.moments import Evaluated, forward_slopes, gradient_variances, mean_and_variance
+from gradline.torch.moments.statistics import plain_mean_and_variance
 
 BATCH = 7
 LAYERS, SLOPES_ONLY, GRAPH = "layers", "slopes by layers", "graph"
@@ -379,3 +381,19 @@ def test_gradients_can_be_kept_aside(model, frozen):
     for found, expected in zip(evaluated.gradient_variances(), variances, strict=True):
         close(found, expected)
     assert all(parameter.grad is None for parameter in case.parameters)
+
+
+@pytest.mark.parametrize("count", [2, 50, 256, 257, 1000])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_mean_and_variance_as_plain_numbers(count, dtype):
+    vector = torch.randn(count, generator=torch.Generator().manual_seed(count)).to(dtype)
+    mean, variance = map(float, mean_and_variance(vector))
+    assert plain_mean_and_variance(vector) == pytest.approx((mean, variance), rel=1e-9)
+    vector[1] = float("inf")
+    assert not math.isfinite(plain_mean_and_variance(vector)[0])
+    assert math.isnan(plain_mean_and_variance(vector)[1])
+
+
+def test_one_number_has_no_variance_in_plain_numbers_either():
+    with pytest.raises(ValueError, match="at least 2 samples"):
+        plain_mean_and_variance(torch.ones(1))

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-SMALL = 1e-9
-"""A training loss below this counts as fitted to numerical accuracy."""
+SMALL = 1.5e-8
+"""A training loss below this, the square root of machine precision, counts as fitted to numerical accuracy."""
 WORSE, BACK = 10.0, 0.1
 """A final loss so many times the lowest one, and at least this part of the one at the start, counts as diverged."""
 

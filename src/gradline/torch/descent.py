@@ -37,7 +37,7 @@ from gradline.protocol import (
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.line import Gradients, Line, measure
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.moments.statistics import mean_and_variance
+from gradline.torch.moments.statistics import plain_mean_and_variance
 from gradline.torch.per_sample import PerSample
 
 Closure: TypeAlias = Callable[[], Any]
@@ -302,19 +302,19 @@ class Descent:
     def _look(self, loss: Any, line: Line | None) -> Evaluation:
         """What the gradients show, along a line if there is one; and the loss, where values count."""
         samples = None
-        scalars: tuple[Tensor, ...] = ()
         if self.per_sample is not None:
             samples = self.per_sample.evaluate(loss)
-            scalars = loss, _ = mean_and_variance(samples.losses)
-        elif observes(self.search) is not Slope:
-            scalars = (self._scalar(loss),)
+            loss = samples.losses
+        scalars = (self._scalar(loss),) if samples is None and observes(self.search) is not Slope else ()
         gradients = self.collect()
         if line is None:
             norm, slope, values = measure(gradients.tensors, [], *scalars)
         else:
             norm, slope, values = line.measure(gradients, *scalars)
-        value, value_var = (*values, 0.0, 0.0)[:2]
-        return Evaluation(gradients, norm, slope, value if values else None, loss, value_var, samples)
+        if samples is not None:
+            value, variance = plain_mean_and_variance(samples.losses)
+            return Evaluation(gradients, norm, slope, value, loss, variance, samples)
+        return Evaluation(gradients, norm, slope, values[0] if values else None, loss)
 
     def _scalar(self, loss: Any) -> Tensor:
         if isinstance(loss, Tensor) and loss.numel() == 1:

@@ -178,7 +178,7 @@ class LineSearchOptimizer(Optimizer):
                 self._show_step()
         if descent.last is not before:
             _warn(descent.last)
-        return loss
+        return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
     def eval(self) -> _EvalMode:
         """Put the last accepted point in place, to evaluate or save the model, until `train()`.

@@ -11,7 +11,10 @@ from torch import Tensor, distributed
 
 from gradline.torch.line import Line
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.moments.statistics import mean_and_variance
+from gradline.torch.moments.statistics import plain_mean_and_variance
+
+SMALL = 2**12
+"""Up to so many parameters it is calls that cost, not arithmetic."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +45,10 @@ class PerSample:
         directions = line.directions_of(evaluated.parameters)
         if self.diagonal:
             return _diagonal(evaluated, directions)
-        alone = steepest and evaluated.undisturbed
+        small = sum(direction.numel() for direction in directions) <= SMALL
+        alone = steepest and not small and evaluated.undisturbed
         slopes = evaluated.own_slopes() if alone else evaluated.slopes(directions)
-        return float(mean_and_variance(slopes)[1])
+        return plain_mean_and_variance(slopes)[1]
 
 
 def _diagonal(evaluated: Evaluated, directions: list[Tensor]) -> float:

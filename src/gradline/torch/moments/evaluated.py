@@ -238,9 +238,11 @@ class Evaluated:
         return pairs
 
     def _sum(self, parts: Any) -> Tensor:
-        total = torch.zeros_like(self.losses)
+        total: Tensor | None = None
         for part in parts:
-            total += part.to(total)
+            total = part.to(self.losses) if total is None else total.add_(part.to(total))
+        if total is None:
+            return torch.zeros_like(self.losses)
         return total.mul_(len(total))  # each part is of the mean, 1/B of a sample's own
 
     def _component_variances(self) -> list[tuple[int, Tensor]]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+_FEW = 256
 
 
 def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
@@ -20,6 +23,19 @@ def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
     vectors = vectors.float() if vectors.device.type == "mps" else vectors.double()
     variance, mean = torch.var_mean(vectors, dim=-1)
     return mean, variance / vectors.shape[-1]
+
+
+def plain_mean_and_variance(vector: Tensor) -> tuple[float, float]:
+    """The same of one vector, as plain numbers: of few numbers Python finds them sooner than torch does."""
+    count = vector.shape[0]
+    if not 1 < count <= _FEW:
+        mean, variance = torch.stack(mean_and_variance(vector)).tolist()
+        return mean, variance
+    numbers: list[float] = vector.tolist()
+    mean = sum(numbers) / count
+    if not math.isfinite(mean):
+        return mean, math.nan
+    return mean, sum([(number - mean) * (number - mean) for number in numbers]) / (count * (count - 1))
 
 
 def too_few(losses: Tensor) -> ValueError:
