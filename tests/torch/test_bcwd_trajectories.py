@@ -17,6 +17,8 @@ from torch import nn
 
 import gradline
 from gradline.protocol import Stop
+from gradline.study.networks import criterion
+from gradline.study.problems import PROBLEMS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 RUNS = json.loads((GOLDEN / "bcwd_traj.json").read_text())["runs"]
@@ -148,3 +150,14 @@ def test_prls(run):
             assert records[-1].evaluations == run["probes"][place]
     lengths.append(math.sqrt(sum(pieces.values())))
     assert compare(run, training, records, lengths) > 10
+
+
+@pytest.mark.parametrize(("problem", "loss_of"), [("bcwd-netpi-as-published", published_bce), ("bcwd-netpii", mse)])
+def test_the_studys_losses_are_these(problem, loss_of):
+    draws = torch.Generator().manual_seed(0)
+    z = (20.0 * torch.randn(200, 2, generator=draws, dtype=torch.float64)).requires_grad_()
+    y = torch.nn.functional.one_hot(torch.randint(2, (200,), generator=draws), 2).double()
+    losses, theirs = loss_of(z, y), criterion(PROBLEMS[problem])(z, y)
+    torch.testing.assert_close(theirs, losses, rtol=1e-9, atol=1e-12)
+    gradients = [torch.autograd.grad(each.sum(), z)[0] for each in (losses, theirs)]
+    torch.testing.assert_close(gradients[1], gradients[0], rtol=1e-9, atol=1e-12)
