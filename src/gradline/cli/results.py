@@ -80,7 +80,8 @@ def _settings(frame: pd.DataFrame, *, each: bool) -> dict[str, str]:
     shown = {"batch_size": ">B", "method": "method"}
     more = {"sampling": "sampling", "direction_batch_size": ">B of dir.", "budget": ">budget", "loss": "loss"}
     more |= {"diagonal": "diagonal", "repetition": "repetition"}
-    shown |= {name: header for name, header in more.items() if frame[name].nunique(dropna=False) > 1}
+    within = frame.groupby("problem", observed=True)[list(more)].nunique(dropna=False).max()
+    shown |= {name: header for name, header in more.items() if within[name] > 1}
     return shown | ({"seed": ">seed"} if each else {})
 
 
