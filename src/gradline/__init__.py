@@ -15,13 +15,13 @@ if TYPE_CHECKING:
     from gradline import landscape as landscape
     from gradline import plot as plot
     from gradline import testing as testing
-    from gradline.torch import GOLSI, LineSearchOptimizer, PrLS, batches
+    from gradline.torch import GOLSI, LineSearchOptimizer, NoSchedule, PrLS, batches
 
 __version__ = version("gradline")
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches", "solve"]
+__all__ = ["GOLSI", "LineSearchOptimizer", "NoSchedule", "PrLS", "batches", "solve"]
 
-_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "PrLS", "batches"}
+_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "NoSchedule", "PrLS", "batches"}
 _PARTS = {"figures", "landscape", "plot", "testing"}
 
 

@@ -3,5 +3,6 @@
 from gradline.torch import batches
 from gradline.torch.constructors import GOLSI, PrLS
 from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.torch.schedule import NoSchedule
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "PrLS", "batches"]
+__all__ = ["GOLSI", "LineSearchOptimizer", "NoSchedule", "PrLS", "batches"]

@@ -6,6 +6,8 @@ from typing import Any
 
 from torch.optim import Optimizer
 
+from gradline.protocol import Slope, observes
+
 
 def check_arguments(params: Any, search: Any, direction: Any) -> None:
     """Parameters, search and direction are of the right kind; torch would say something less helpful."""
@@ -31,9 +33,19 @@ def check_no_variances(search: Any, **options: bool) -> None:
             )
 
 
-def check_options(options: dict[str, Any]) -> None:
-    """No learning rate, neither for the optimizer nor for one of its groups."""
-    if "lr" in options:
+def check_spread(search: Any, spread: bool) -> None:
+    """A search that compares values needs all of its probes on one batch."""
+    if spread and observes(search) is not Slope:
         raise ValueError(
-            f"lr must not be given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
+            f"spread must be False for {type(search).__name__} (it compares values of one batch, and each probe would "
+            f"have its own), got {spread!r}"
         )
+
+
+def without_lr(options: dict[str, Any]) -> dict[str, Any]:
+    """Options of an optimizer or of one of its groups: no learning rate but `None`, which some trainers pass."""
+    if options.get("lr") is not None:
+        raise ValueError(
+            f"lr must not be given or None (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
+        )
+    return {name: value for name, value in options.items() if name != "lr"}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradline.searches import GolsI, Prls
-from gradline.torch._arguments import check_options
+from gradline.torch._arguments import without_lr
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 
@@ -38,6 +38,7 @@ class GOLSI(LineSearchOptimizer):
         params: parameters or parameter groups.
         direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
         reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        spread: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]. None needs to be changed.
     """
 
@@ -47,10 +48,11 @@ class GOLSI(LineSearchOptimizer):
         *,
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
+        spread: bool = False,
         **options: Any,
     ) -> None:
-        check_options(options)
-        super().__init__(params, GolsI(**options), direction=direction, reuse_gradient=reuse_gradient)
+        search = GolsI(**without_lr(options))
+        super().__init__(params, search, direction=direction, reuse_gradient=reuse_gradient, spread=spread)
 
 
 class PrLS(LineSearchOptimizer):
@@ -102,10 +104,9 @@ class PrLS(LineSearchOptimizer):
         allow_batch_norm: bool = False,
         **options: Any,
     ) -> None:
-        check_options(options)
         super().__init__(
             params,
-            Prls(**options),
+            Prls(**without_lr(options)),
             direction=direction,
             reuse_gradient=reuse_gradient,
             diagonal=diagonal,

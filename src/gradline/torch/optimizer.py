@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections import OrderedDict
+from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Moments, Record, Search, Slope, Stop, Value, observes
-from gradline.torch._arguments import check_arguments, check_no_variances, check_options
+from gradline.torch._arguments import check_arguments, check_no_variances, check_spread, without_lr
 from gradline.torch.descent import Closure, Descent, Evaluation
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update, own_attributes
 from gradline.torch.line import Gradients, Line
@@ -23,6 +26,9 @@ __all__ = ["LineSearchOptimizer"]
 
 ORIGIN, DIRECTION, KEPT = "line_origin", "line_direction", "line_gradient_"
 SEARCH = "line_search"
+
+SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
+"""What `register_search_hook` takes."""
 
 
 class LineSearchOptimizer(Optimizer):
@@ -65,6 +71,9 @@ class LineSearchOptimizer(Optimizer):
         reuse_gradient: begin the next search from the accepted probe's gradient, which is already computed. `False`
             evaluates it anew at the start of each step, so that with static mini-batches the start belongs to the same
             batch as the probes. `None`: `False` for searches that compare values as they are, `True` for others.
+        spread: make one probe in each call of `step`, with a closure too: for trainers that pass a closure of one batch
+            and call `step` once for each. The search goes on with the next batch, as it does without a closure, and
+            `eval()` and `train()` are needed as they are there.
         diagonal: for searches that look at variances: see [`PrLS`][gradline.PrLS].
         allow_batch_norm: for searches that look at variances: see [`PrLS`][gradline.PrLS].
     """
@@ -79,29 +88,32 @@ class LineSearchOptimizer(Optimizer):
         *,
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
+        spread: bool = False,
         diagonal: bool = False,
         allow_batch_norm: bool = False,
     ) -> None:
         check_arguments(params, search, direction)
+        check_spread(search, spread)
         per_sample = PerSample(self._parameters, diagonal, allow_batch_norm) if observes(search) is Moments else None
         if per_sample is None:
             check_no_variances(search, diagonal=diagonal, allow_batch_norm=allow_batch_norm)
         if not isinstance(params, Tensor):
-            params = list(params)
-            for group in params:
-                if isinstance(group, dict):
-                    check_options(group)
+            params = [without_lr(group) if isinstance(group, dict) else group for group in params]
         base = None if direction is None else direction(params, lr=1.0)
         way = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
         self._descent = Descent(search, way, self._gradients, reuse_gradient=reuse_gradient, per_sample=per_sample)
+        self.spread = spread
         self._evaluating = False
+        self._optimizer_search_hooks: OrderedDict[int, SearchHook] = OrderedDict()
         super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
         if base is not None:  # one set of groups and one state, whoever changes them
             self.param_groups, self.state = base.param_groups, base.state
         self._held: Line | None = None  # the line whose buffers stand in self.state
         self._stepping = False
+        self._told_of_lr = False
+        self._shown: float | None = None  # the step that all groups show; None while that is not sure
         self._show_step()
 
     @property
@@ -159,11 +171,16 @@ class LineSearchOptimizer(Optimizer):
                 f"{type(descent.search).__name__} compares values of one batch, which step() without a closure does "
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
             )
+        self._look_at_lr()
         before, mark = descent.last, descent.mark()
         loss = None
         self._stepping = True
         try:
             if closure is None:
+                descent.turn()
+            elif self.spread:
+                with torch.enable_grad():
+                    loss = closure()
                 descent.turn()
             else:
                 loss = descent.hold(closure)
@@ -174,11 +191,22 @@ class LineSearchOptimizer(Optimizer):
         finally:
             self._stepping = False
             self._hold_buffers()
-            if descent.last is not before:
-                self._show_step()
-        if descent.last is not before:
+            self._show_step()
+        if descent.last is not None and descent.last is not before:
             _warn(descent.last)
+            for hook in list(self._optimizer_search_hooks.values()):
+                hook(descent.last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
+
+    def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
+        """Have `hook(record)` called whenever a search has ended, with what is then `optimizer.last`.
+
+        Returns:
+            A handle: `handle.remove()` ends it.
+        """
+        handle = RemovableHandle(self._optimizer_search_hooks)
+        self._optimizer_search_hooks[handle.id] = hook
+        return handle
 
     def eval(self) -> _EvalMode:
         """Put the last accepted point in place, to evaluate or save the model, until `train()`.
@@ -212,12 +240,12 @@ class LineSearchOptimizer(Optimizer):
         """Add parameters; they move from the next search on."""
         base = self._base
         if base is None:
-            check_options(param_group)
+            param_group = without_lr(param_group)
             super().add_param_group(param_group)
         elif self.param_groups is not base.param_groups:  # while this optimizer is built, over the base's own groups
             super().add_param_group(param_group)
         else:
-            check_options(param_group)
+            param_group = without_lr(param_group)
             base.add_param_group(param_group)
         for parameter in param_group["params"]:
             if parameter.is_complex():
@@ -262,6 +290,7 @@ class LineSearchOptimizer(Optimizer):
         if self._base is not None:
             self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
         self._hold_buffers()
+        self._show_step()
 
     def _check_shapes(self, state: dict[Any, dict[str, Any]]) -> None:
         """The saved line belongs to parameters of these shapes."""
@@ -318,9 +347,23 @@ class LineSearchOptimizer(Optimizer):
         self._held = line
 
     def _show_step(self) -> None:
+        self._shown = None
         step = 0.0 if self.last is None else self.last.step
         for group in self.param_groups:
             group["lr"] = step
+        self._shown = step
+
+    def _look_at_lr(self) -> None:
+        """Tell, once, whoever sets a learning rate that it does nothing."""
+        shown, self._shown = self._shown, None
+        if shown is not None and not self._told_of_lr and any(g["lr"] != shown for g in self.param_groups):
+            self._told_of_lr = True
+            warnings.warn(
+                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
+                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
+                UserWarning,
+                stacklevel=6 if "step" in vars(self) else 5,  # beyond torch's wrappers, and a scheduler's
+            )
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's own leaves all but state and groups behind, and with it the search.
@@ -328,6 +371,8 @@ class LineSearchOptimizer(Optimizer):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
+        if "_optimizer_search_hooks" not in self.__dict__:
+            self._optimizer_search_hooks = OrderedDict()
         if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
             self._held = None
             self._hold_buffers()
@@ -373,7 +418,7 @@ class _EvalMode:
             self._optimizer.train()
 
 
-def _warn(record: Record[Any, Any] | None) -> None:
-    if record is not None and record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
+def _warn(record: Record[Any, Any]) -> None:
+    if record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
         # The reader of the warning is five calls up, beyond torch's wrappers of step().
         warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=5)

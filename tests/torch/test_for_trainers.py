@@ -1,0 +1,143 @@
+"""What trainers do to an optimizer: schedulers, closures of one batch, hooks, `lr=None`."""
+
+import copy
+import warnings
+
+import pytest
+import torch
+from helpers import Problem, equal, problem_with
+from torch.optim import lr_scheduler
+
+import gradline
+from gradline.searches import Armijo, GolsI, Prls
+
+SCHEDULERS = {
+    "step": lambda optimizer: lr_scheduler.StepLR(optimizer, 3),
+    "lambda": lambda optimizer: lr_scheduler.LambdaLR(optimizer, lambda epoch: 1.0),
+    "one cycle": lambda optimizer: lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=99, cycle_momentum=False),
+    "cosine": lambda optimizer: lr_scheduler.CosineAnnealingLR(optimizer, 10),
+    "linear": lambda optimizer: lr_scheduler.LinearLR(optimizer),
+    "chained": lambda optimizer: lr_scheduler.ChainedScheduler([lr_scheduler.ExponentialLR(optimizer, 0.9)]),
+}
+
+
+@pytest.mark.parametrize("direction", [None, torch.optim.Adam])
+@pytest.mark.parametrize("name", SCHEDULERS)
+def test_a_scheduler_does_nothing_and_is_told_so_once(name, direction):
+    plain, scheduled = problem_with(GolsI(), direction=direction), problem_with(GolsI(), direction=direction)
+    scheduler = SCHEDULERS[name](scheduled.optimizer)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        for _ in range(10):
+            plain.optimizer.step(plain.closure)
+            scheduled.optimizer.step(scheduled.closure)
+            assert scheduled.optimizer.param_groups[0]["lr"] == scheduled.optimizer.last.step
+            scheduler.step()
+    assert equal(plain.parameters(), scheduled.parameters())
+    (warning,) = told
+    assert "the search finds each step" in str(warning.message)
+    assert warning.filename == __file__
+
+
+def test_no_schedule_is_silent_and_shows_the_steps():
+    problem = problem_with(GolsI())
+    scheduler = gradline.NoSchedule(problem.optimizer)
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+        scheduler.step()
+        assert scheduler.get_last_lr() == [problem.optimizer.last.step] == [problem.optimizer.param_groups[0]["lr"]]
+
+
+def test_no_schedule_is_saved_and_loaded():
+    problem = problem_with(GolsI())
+    scheduler = gradline.NoSchedule(problem.optimizer)
+    problem.optimizer.step(problem.closure)
+    scheduler.step()
+    again = gradline.NoSchedule(problem_with(GolsI()).optimizer)
+    again.load_state_dict(scheduler.state_dict())
+    assert again.last_epoch == scheduler.last_epoch == 1
+    assert again.get_last_lr() == scheduler.get_last_lr()
+
+
+def test_a_learning_rate_saved_by_a_scheduler_is_not_taken_for_news():
+    problem = problem_with(GolsI())
+    problem.optimizer.step(problem.closure)
+    problem.optimizer.param_groups[0]["lr"] = 17.0
+    saved = problem.optimizer.state_dict()
+    again = problem_with(GolsI())
+    again.optimizer.load_state_dict(saved)
+    assert again.optimizer.param_groups[0]["lr"] == problem.optimizer.last.step
+    again.optimizer.step(again.closure)
+
+
+@pytest.mark.parametrize("build", [gradline.GOLSI, gradline.PrLS])
+def test_lr_none_is_no_learning_rate(build):
+    parameters = list(Problem().model.parameters())
+    assert build(parameters, lr=None).param_groups[0]["lr"] == 0.0
+    assert build([{"params": parameters, "lr": None}]).param_groups[0]["lr"] == 0.0
+    with pytest.raises(ValueError, match=r"lr must not be given or None .*got 0.01"):
+        build(parameters, lr=0.01)
+    with pytest.raises(ValueError, match=r"lr must not be given or None .*got 0.01"):
+        build([{"params": parameters, "lr": 0.01}])
+
+
+@pytest.mark.parametrize("direction", [None, torch.optim.Adam])
+def test_spread_over_calls_a_closure_makes_the_same_steps_as_none(direction):
+    turned = problem_with(GolsI(), direction=direction)
+    spread = problem_with(GolsI(), direction=direction, spread=True)
+    for _ in range(40):
+        turned.turn()
+        loss = spread.optimizer.step(spread.closure)
+        assert loss.requires_grad
+        assert equal(turned.parameters(), spread.parameters())
+    assert spread.optimizer.evaluations == 40 > spread.optimizer.iterations > 5
+
+
+def test_spread_a_closure_that_fails_changes_nothing():
+    problem = problem_with(GolsI(), spread=True)
+    for _ in range(6):
+        problem.optimizer.step(problem.closure)
+    before, evaluations = problem.parameters(), problem.optimizer.evaluations
+
+    def broken():
+        raise OSError("no data")
+
+    with pytest.raises(OSError, match="no data"):
+        problem.optimizer.step(broken)
+    assert equal(problem.parameters(), before)
+    assert problem.optimizer.evaluations == evaluations
+    problem.optimizer.step(problem.closure)
+
+
+@pytest.mark.parametrize("search", [Armijo(), Prls()])
+def test_values_of_several_batches_are_not_compared(search):
+    with pytest.raises(ValueError, match=r"spread must be False for \w+ \(it compares values of one batch.*got True"):
+        gradline.LineSearchOptimizer(Problem().model.parameters(), search, spread=True)
+
+
+def test_a_search_hook_is_called_at_the_end_of_each_search():
+    problem = problem_with(GolsI())
+    seen = []
+    handle = problem.optimizer.register_search_hook(seen.append)
+    for _ in range(30):
+        problem.turn()
+    assert len(seen) == problem.optimizer.iterations
+    assert seen[-1] is problem.optimizer.last
+    problem.optimizer.step(problem.closure)
+    assert len(seen) == problem.optimizer.iterations
+    handle.remove()
+    problem.optimizer.step(problem.closure)
+    assert len(seen) == problem.optimizer.iterations - 1
+
+
+def test_hooks_stay_behind_when_an_optimizer_is_copied():
+    problem = problem_with(GolsI())
+    seen = []
+    problem.optimizer.register_search_hook(seen.append)
+    problem.optimizer.step(problem.closure)
+    twin = copy.deepcopy(problem)
+    twin.optimizer.step(twin.closure)
+    assert len(seen) == 1
+    twin.optimizer.register_search_hook(seen.append)
+    twin.optimizer.step(twin.closure)
+    assert len(seen) == 2
