@@ -1,5 +1,7 @@
 """Settings for all tests."""
 
+import gc
+
 import pytest
 
 
@@ -8,6 +10,8 @@ def one_thread():
     """Tiny tensors are faster on one thread, and two test processes do not fight for the cores."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
+    gc.collect()
+    gc.freeze()  # optimizers look through what may be collected for the modules around their parameters
 
 
 @pytest.fixture(scope="session")

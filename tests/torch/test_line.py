@@ -13,7 +13,8 @@ from torch import nn
 import gradline
 from gradline.searches import Armijo, GolsI
 from gradline.torch import direction, line
-from gradline.torch.line import Gradients, Line, measure
+from gradline.torch.line import Gradients, Line
+from gradline.torch.measuring import measure
 
 
 def tensors(seed=0, scale=1.0, dtype=torch.float32):

@@ -307,16 +307,6 @@ def test_the_global_generator_is_left_alone():
     assert torch.equal(state, torch.get_rng_state())
 
 
-def test_a_learning_rate_scheduler_does_no_harm():
-    plain, scheduled = problem_with(GolsI()), problem_with(GolsI())
-    scheduler = torch.optim.lr_scheduler.StepLR(scheduled.optimizer, 2)
-    for _ in range(6):
-        plain.optimizer.step(plain.closure)
-        scheduled.optimizer.step(scheduled.closure)
-        scheduler.step()
-    assert equal(plain.parameters(), scheduled.parameters())
-
-
 def test_no_numpy_or_torch_warning_escapes():
     with warnings.catch_warnings():
         warnings.simplefilter("error")

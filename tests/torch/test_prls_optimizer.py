@@ -526,7 +526,7 @@ def test_hooks_run_once_for_each_evaluation_and_spoil_no_variance(model, diagona
     assert len(calls) == problem.optimizer.evaluations * len(parameters)
     chosen = problem.draw()
     descent = problem.optimizer._descent
-    evaluated = descent.per_sample.evaluate(problem.losses_of(chosen))
+    evaluated = descent.evaluator.per_sample.evaluate(problem.losses_of(chosen))
     line = descent.line
     rows = [flat(torch.autograd.grad(loss, parameters)) for loss in map(problem.losses_of, chosen[:, None])]
     for parameter in parameters:
@@ -534,7 +534,9 @@ def test_hooks_run_once_for_each_evaluation_and_spoil_no_variance(model, diagona
     rows = torch.stack([flat(torch.autograd.grad(problem.losses_of(one[None])[0], parameters)) for one in chosen])
     along = flat(line.directions)
     expected = (along.square() * rows.var(dim=0)).sum() if diagonal else (rows @ along).var()
-    assert descent.per_sample.variance(evaluated, line) == pytest.approx(float(expected) / len(chosen), rel=1e-6)
+    assert descent.evaluator.per_sample.variance(evaluated, line) == pytest.approx(
+        float(expected) / len(chosen), rel=1e-6
+    )
 
 
 def test_reentrant_checkpoints_hide_the_graph_and_are_refused():
@@ -603,14 +605,6 @@ def test_large_and_small_losses_in_float32(diagonal, scale):
         mine, theirs = problem.optimizer.last.origin.at_zero, plain.optimizer.last.origin.at_zero
         assert mine.slope_var == pytest.approx(theirs.slope_var * scale**4, rel=1e-2)
         assert problem.optimizer.last.step == pytest.approx(plain.optimizer.last.step / scale, rel=1e-2)
-
-
-def test_several_processes_are_refused(monkeypatch):
-    problem = prls()
-    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
-    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
-    with pytest.raises(RuntimeError, match=r"must run in one process .*has 2; use GOLSI"):
-        problem.optimizer.step(problem.losses)
 
 
 def test_a_copy_before_any_direction_was_aimed():

@@ -2,6 +2,7 @@
 
 import copy
 import io
+import json
 import pickle
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -180,13 +181,14 @@ def test_unsuitable_states_are_refused_and_nothing_is_lost():
     state, before = saved(problem)["optimizer"], problem.parameters()
     sgd = torch.optim.SGD(problem.model.parameters(), lr=0.1)
     other_version = copy.deepcopy(state)
-    other_version["param_groups"][0]["line_search"]["version"] = 99
+    search = json.loads(state["param_groups"][0]["line_search"])
+    other_version["param_groups"][0]["line_search"] = json.dumps({**search, "version": 99})
     fewer = {**state, "param_groups": [{**state["param_groups"][0], "params": [0]}]}
     for optimizer, bad, sentence in [
         (problem.optimizer, sgd.state_dict(), "no line search in it"),
         (problem_with(GolsMax()).optimizer, state, "of a GolsMax search .* got GolsI"),
         (problem_with(GolsI(growth=3.0)).optimizer, state, "recorded with other settings"),
-        (problem.optimizer, other_version, "must be of version 1 .* got 99"),
+        (problem.optimizer, other_version, "must be of version 1 or 2 .* got 99: it was saved by a newer one"),
         (problem.optimizer, fewer, "doesn't match the size"),
     ]:
         with pytest.raises(ValueError, match=sentence):
@@ -195,6 +197,20 @@ def test_unsuitable_states_are_refused_and_nothing_is_lost():
     twin = resumed({**saved(problem)}, GolsI())
     problem.turn()
     twin.turn()
+    assert equal(problem.parameters(), twin.parameters())
+
+
+def test_what_the_first_version_saved_is_loaded():
+    problem = problem_with(GolsI())
+    for _ in range(5):
+        problem.turn()
+    old = saved(problem)
+    group = old["optimizer"]["param_groups"][0]
+    group["line_search"] = {**json.loads(group["line_search"]), "version": 1}
+    twin = resumed(old, GolsI())
+    for _ in range(5):
+        problem.turn()
+        twin.turn()
     assert equal(problem.parameters(), twin.parameters())
 
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from gradline.landscape.found import Array
 from gradline.landscape.place import Place
 from gradline.landscape.source import Index, Loader, Tensors, length
-from gradline.torch.line import measure
+from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.independence import mixing
 

@@ -130,6 +130,7 @@ class Batches(Iterator[Any]):
                 value.backward()  # type: ignore[no-untyped-call]
             return value
 
+        closure.same_noise = self._keep  # type: ignore[attr-defined]  # dropout is part of what is kept
         return closure
 
     def _end_step(self, *_: Any) -> None:

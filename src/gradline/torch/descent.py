@@ -14,10 +14,9 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeAlias, cast
+from collections.abc import Sequence
+from typing import Any, NamedTuple, cast
 
-import torch
 from torch import Tensor
 
 from gradline.protocol import (
@@ -27,51 +26,18 @@ from gradline.protocol import (
     Pending,
     Record,
     Search,
-    Slope,
     Stop,
-    Value,
     candidates,
-    observes,
     observes_at_probes,
 )
 from gradline.torch.direction import SteepestDescent, Update
-from gradline.torch.line import Gradients, Line, measure
-from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.moments.statistics import plain_mean_and_variance
-from gradline.torch.per_sample import PerSample
-
-Closure: TypeAlias = Callable[[], Any]
-
-
-class Evaluation(NamedTuple):
-    """What one evaluation showed: the value only where the search compares values, and samples where it needs them."""
-
-    gradients: Gradients
-    norm: float
-    slope: float
-    value: float | None
-    loss: Any
-    value_var: float = 0.0
-    samples: Evaluated | None = None
-
-    def seen(self, slope: float, slope_var: float | None = None) -> Slope:
-        """What a search is told, with the slope along its own direction and that slope's variance."""
-        if self.value is None:
-            return Slope(slope)
-        return Value(slope, self.value) if slope_var is None else Moments(slope, self.value, self.value_var, slope_var)
-
-    @property
-    def finite(self) -> bool:
-        """Whether gradient, value and the value's variance are finite."""
-        return math.isfinite(self.norm) and math.isfinite(self.value or 0.0) and math.isfinite(self.value_var)
-
-    def kept(self) -> Evaluation:
-        """The same for later, when other evaluations have been made."""
-        if self.samples is None:
-            return self._replace(gradients=self.gradients.cloned())
-        self.samples.keep()
-        self.gradients.release()
-        return self
+from gradline.torch.evaluating import Closure, Evaluation, Evaluator
+from gradline.torch.line import Line
+from gradline.torch.noise import Noise
+from gradline.torch.ranks import find
+from gradline.torch.sharded import whole
+from gradline.torch.statistics import RunningStatistics
+from gradline.torch.surroundings import Surroundings
 
 
 class Mark(NamedTuple):
@@ -84,26 +50,21 @@ class Mark(NamedTuple):
 
 
 class Descent:
-    """The state of training by line searches.
-
-    `collect` finds the gradients there are; `per_sample` makes them from per-sample losses, where variances are needed.
-    """
+    """The state of training by line searches."""
 
     def __init__(
         self,
         search: Search[Any, Any],
         direction: SteepestDescent | Update,
-        collect: Callable[[], Gradients],
+        evaluator: Evaluator,
         *,
         reuse_gradient: bool,
-        per_sample: PerSample | None = None,
     ) -> None:
         self.search = search
         self.direction = direction
-        self.collect = collect
+        self.evaluator = evaluator
         self.reuse_gradient = reuse_gradient
-        self.per_sample = per_sample
-        self.evaluations = 0
+        self.statistics = RunningStatistics([])
         self.iterations = 0
         self.last: Record[Any, Any] | None = None
         self.memory = search.start()
@@ -113,28 +74,57 @@ class Descent:
         self.probing = False  # between calls the parameters belong at the probe
         self._nothing: Record[Any, Any] | None = None  # why the last attempt to begin a search began none
 
-    def hold(self, closure: Closure) -> Any:
-        """Search to the end, or end what `turn` has begun; return the accepted probe's loss."""
+    @property
+    def evaluations(self) -> int:
+        """How many evaluations were made."""
+        return self.evaluator.count
+
+    @evaluations.setter
+    def evaluations(self, count: int) -> None:
+        self.evaluator.count = count
+
+    def settle(self, parameters: Sequence[Tensor], group: Any = None) -> None:
+        """Look around where the parameters live: for layers with running statistics, and for other processes."""
+        surroundings = Surroundings.of(parameters)
+        ranks = find(parameters, surroundings, group)
+        if self.evaluator.per_sample is not None:
+            self.evaluator.per_sample.check(ranks)
+        self.statistics = RunningStatistics(surroundings.layers())
+        self.evaluator.ranks = ranks
+        if self.line is not None:
+            self.line = self.line.among(ranks)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy lives elsewhere, and looks around there.
+        return {**vars(self), "statistics": RunningStatistics([])}
+
+    def hold(self, closure: Closure, noise: Noise | None = None) -> Any:
+        """Search to the end, or end what `turn` has begun; return the accepted probe's loss.
+
+        With `noise` every evaluation draws the same random numbers.
+        """
         loss = None
+        self.statistics.keep()
         if self.pending is None:
-            loss = self._begin(self._evaluate(closure, None))
+            loss = self._begin(self._evaluate(closure, None, noise))
+            self.statistics.put_back()
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))
                 return loss
         pending = self.pending
         while pending.outcome is None:
             self.to_probe()
-            loss = self._tell(self._evaluate(closure, self.line))
+            loss = self._tell(self._evaluate(closure, self.line, noise))
         self.probing = False
         return loss
 
     def turn(self) -> None:
         """Tell the gradients that are there, and go to the next probe."""
-        self.evaluations += 1
         if self.probing:
-            self._tell(self._look(None, self.line))
+            self._tell(self.evaluator.look(self.line))
         else:
-            self._begin(self._look(None, None))
+            self._begin(self.evaluator.look(None))
+            self.statistics.put_back()
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))
         self.probing = False
@@ -158,6 +148,7 @@ class Descent:
         """
         pending, line = self.pending, self.line
         self.probing = False
+        self.statistics.put_back()
         if line is None:
             return
         if pending is None or (pending.outcome is not None and not line.away):
@@ -184,7 +175,7 @@ class Descent:
         self.pending, self.kept = None, {}
         gradients, norm = at_origin.gradients, at_origin.norm
         if self.line is None or not self.line.moves(gradients.parameters):
-            self.line = Line(gradients.parameters)
+            self.line = Line(gradients.parameters, self.evaluator.ranks)
         self.line.away = False
         slope, length = -norm, norm
         if at_origin.finite:
@@ -196,7 +187,8 @@ class Descent:
         origin = Origin(at_origin.seen(slope, variance), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
-        elif length == 0.0:
+        elif length == 0.0 or (norm == 0.0 and not self.iterations):
+            # At first a gradient of 0 is no gradient: checkpoints are loaded into what such a step leaves behind.
             outcome = Outcome(0.0, None, Stop.ZERO_DIRECTION, self.memory)
         else:
             pending = Pending(self.search, origin, self.memory)
@@ -209,12 +201,13 @@ class Descent:
 
     def _variance(self, at_origin: Evaluation) -> float | None:
         """The variance of the slope along the direction just aimed; infinite where nothing was."""
-        if self.per_sample is None or at_origin.samples is None:
+        per_sample = self.evaluator.per_sample
+        if per_sample is None or at_origin.samples is None:
             return None
         if not at_origin.finite:
             return math.inf
         steepest = isinstance(self.direction, SteepestDescent)
-        return self.per_sample.variance(at_origin.samples, cast(Line, self.line), steepest=steepest)
+        return per_sample.variance(at_origin.samples, cast(Line, self.line), steepest=steepest)
 
     def _tell(self, evaluation: Evaluation) -> Any:
         """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""
@@ -224,6 +217,7 @@ class Descent:
         outcome = pending.outcome
         if outcome is None:
             self._keep(probe, evaluation)
+            self.statistics.put_back()
         elif outcome.probe is None:
             self._give_up(pending)
         else:
@@ -232,7 +226,10 @@ class Descent:
                 evaluation = self._kept(outcome.probe)
                 cast(Line, self.line).go(outcome.step)
                 for parameter, gradient in zip(*evaluation.gradients, strict=True):
-                    parameter.grad = gradient
+                    parameter.grad = whole(gradient, parameter)
+                if evaluation.statistics is not None:
+                    self.statistics.put(evaluation.statistics)
+            self.statistics.keep()
             self._finish(pending.record)
             if self.reuse_gradient:
                 self._begin_early(evaluation)
@@ -265,6 +262,7 @@ class Descent:
     def _give_up(self, pending: Pending[Any, Any]) -> None:
         """Go back to the origin; where the evaluations were at fault, not the direction, that one stands."""
         cast(Line, self.line).home()
+        self.statistics.put_back()
         self._finish(pending.record)
         if pending.record.stop is Stop.NON_FINITE and self.reuse_gradient:
             again = Pending(self.search, pending.origin, self.memory)
@@ -277,7 +275,7 @@ class Descent:
             wanted = candidates(self.search, cast("Pending[Any, Any]", self.pending).transcript)
             self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
             if probe in wanted:
-                self.kept[probe] = evaluation.kept()
+                self.kept[probe] = evaluation.kept()._replace(statistics=self.statistics.now())
 
     def _kept(self, probe: int) -> Evaluation:
         if probe not in self.kept:
@@ -288,40 +286,12 @@ class Descent:
         return self.kept[probe]
 
     def _variance_of_probe(self, evaluation: Evaluation) -> float | None:
-        if self.per_sample is None or evaluation.samples is None or observes_at_probes(self.search) is not Moments:
+        per_sample = self.evaluator.per_sample
+        if per_sample is None or evaluation.samples is None or observes_at_probes(self.search) is not Moments:
             return None
-        line = cast(Line, self.line)
-        return self.per_sample.variance(evaluation.samples, line) if evaluation.finite else math.inf
+        return per_sample.variance(evaluation.samples, cast(Line, self.line)) if evaluation.finite else math.inf
 
-    def _evaluate(self, closure: Closure, line: Line | None) -> Evaluation:
-        self.evaluations += 1
-        with torch.enable_grad():
-            loss = closure()
-        return self._look(loss, line)
-
-    def _look(self, loss: Any, line: Line | None) -> Evaluation:
-        """What the gradients show, along a line if there is one; and the loss, where values count."""
-        samples = None
-        if self.per_sample is not None:
-            samples = self.per_sample.evaluate(loss)
-            loss = samples.losses
-        scalars = (self._scalar(loss),) if samples is None and observes(self.search) is not Slope else ()
-        gradients = self.collect()
-        if line is None:
-            norm, slope, values = measure(gradients.tensors, [], *scalars)
-        else:
-            norm, slope, values = line.measure(gradients, *scalars)
-        if samples is not None:
-            value, variance = plain_mean_and_variance(samples.losses)
-            return Evaluation(gradients, norm, slope, value, loss, variance, samples)
-        return Evaluation(gradients, norm, slope, values[0] if values else None, loss)
-
-    def _scalar(self, loss: Any) -> Tensor:
-        if isinstance(loss, Tensor) and loss.numel() == 1:
-            return loss.detach().reshape(())
-        if isinstance(loss, float | int):
-            return torch.tensor(float(loss), dtype=torch.float64)
-        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
-        raise TypeError(
-            f"closure must return the loss, one number ({type(self.search).__name__} compares it), got {got}"
-        )
+    def _evaluate(self, closure: Closure, line: Line | None, noise: Noise | None) -> Evaluation:
+        if noise is not None:
+            noise.again()
+        return self.evaluator.evaluate(closure, line)

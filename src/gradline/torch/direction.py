@@ -12,7 +12,9 @@ from typing import Any, TypeAlias
 import torch
 from torch.optim import Optimizer
 
-from gradline.torch.line import Gradients, Line, measure, single_pass
+from gradline.torch.line import Gradients, Line
+from gradline.torch.measuring import single_pass
+from gradline.torch.sharded import local
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
 """Builds a torch optimizer from parameter groups and a learning rate: an optimizer's class, or a partial of it."""
@@ -62,15 +64,16 @@ class Update:
         """Write the direction into the line; return its slope and its length."""
         groups = self.base.param_groups
         shown = [group["lr"] for group in groups]
-        unit = 1.0 if any(p.dtype == torch.float16 for p in line.parameters) else 2.0**32
-        others = [] if line is self._trusted else line.others(p for group in groups for p in group["params"])
-        before = [other.detach().clone() for other in others]
+        unit = 1.0 if any(part.dtype == torch.float16 for part in line.parts) else 2.0**32
+        everything = [] if line is self._trusted else line.others(p for group in groups for p in group["params"])
+        others = [local(other).detach() for other in everything]
+        before = [other.clone() for other in others]
         try:
             for group in groups:
                 group["lr"] = unit
             line.leave()
             self.base.step()
-            torch._foreach_copy_(line.directions, line.parameters)
+            torch._foreach_copy_(line.directions, line.parts)
             torch._foreach_sub_(line.directions, line.origins)
             torch._foreach_div_(line.directions, unit)
         finally:
@@ -85,7 +88,7 @@ class Update:
                 f"{type(self.base).__name__} moved one of shape {tuple(moved[0].shape)}"
             )
         self._trusted = line
-        length, slope, _ = measure(line.directions, gradients.tensors)
+        length, slope = line.measure_direction(gradients)
         return slope, length
 
     def __getstate__(self) -> dict[str, Any]:

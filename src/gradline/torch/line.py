@@ -1,7 +1,6 @@
 """The line x0 + α d through parameter space.
 
 Parameters are always set to x0 + α d from the saved x0, never by increments: nothing drifts and the way back is exact.
-All numbers that a decision needs cross from the device to the host in one transfer.
 
 On an accelerator launching kernels is what costs, so the work is done in torch's foreach kernels. On a CPU memory
 traffic costs, so there one pass over each tensor does what takes foreach two (`single_pass`).
@@ -10,24 +9,21 @@ traffic costs, so there one pass over each tensor does what takes foreach two (`
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-_HALF = (torch.bfloat16, torch.float16)
+from gradline.torch.measuring import Alone, single_pass
+from gradline.torch.sharded import local
+
 _SMALL = 2**12
 
 
-def single_pass(tensors: Sequence[Tensor]) -> bool:
-    """Whether to go through tensors one by one, each once, rather than through all of them with each foreach kernel."""
-    return tensors[0].is_cpu
-
-
 class Gradients(NamedTuple):
-    """The parameters that have a gradient now, and their gradients."""
+    """The parameters that have a gradient now, and their gradients; of sharded ones the parts that are here."""
 
     parameters: list[Tensor]
     tensors: list[Tensor]
@@ -45,14 +41,16 @@ class Gradients(NamedTuple):
 class Line:
     """Some parameters, the direction they move along, and a copy of where they started (valid while `away`).
 
-    `aimed` tells whether the direction has been set.
+    `aimed` tells whether the direction has been set. Of sharded parameters all this is about the parts that are here.
     """
 
-    def __init__(self, parameters: list[Tensor]) -> None:
+    def __init__(self, parameters: list[Tensor], ranks: Alone | None = None) -> None:
         self.parameters = parameters
-        self.origins = [parameter.detach().clone() for parameter in parameters]
-        self._pair = _Pair(parameters) if _Pair.suits(parameters) else None
-        self.directions = self._pair.directions if self._pair else [torch.zeros_like(p) for p in parameters]
+        self.parts = [local(parameter) for parameter in parameters]
+        self.ranks = ranks or Alone()
+        self.origins = [part.detach().clone() for part in self.parts]
+        self._pair = _Pair(self.parts) if self.ranks.size == 1 and _Pair.suits(self.parts) else None
+        self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in self.parts]
         self.away = False
         self.aimed = False
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
@@ -66,14 +64,23 @@ class Line:
         *,
         away: bool,
         aimed: bool = True,
+        ranks: Alone | None = None,
     ) -> Line:
         """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
-        line = cls(parameters)
+        line = cls(parameters, ranks)
         with torch.no_grad():
             torch._foreach_copy_(line.origins, origins)
             torch._foreach_copy_(line.directions, directions)
         line.away, line.aimed = away, aimed
         return line
+
+    def among(self, ranks: Alone) -> Line:
+        """The same line, measured together with other processes."""
+        if ranks is self.ranks:
+            return self
+        return Line.restored(
+            self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=ranks
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         build = partial(Line.restored, away=self.away, aimed=self.aimed)
@@ -81,7 +88,7 @@ class Line:
 
     def leave(self) -> None:
         """Save where the parameters are, before they are moved."""
-        torch._foreach_copy_(self.origins, self.parameters)
+        torch._foreach_copy_(self.origins, self.parts)
         self.away = True
 
     def go(self, step: float) -> None:
@@ -91,21 +98,21 @@ class Line:
         if fresh:
             self.leave()
         if step > self._longest:  # the parameters' type cannot hold it
-            for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
-                parameter.copy_(origin.double().add_(direction.double(), alpha=step))
-        elif fresh or not single_pass(self.parameters):
+            for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
+                part.copy_(origin.double().add_(direction.double(), alpha=step))
+        elif fresh or not single_pass(self.parts):
             if not fresh:
-                torch._foreach_copy_(self.parameters, self.origins)
-            torch._foreach_add_(self.parameters, self.directions, alpha=step)
+                torch._foreach_copy_(self.parts, self.origins)
+            torch._foreach_add_(self.parts, self.directions, alpha=step)
         else:
-            for parameter, origin, direction in zip(self.parameters, self.origins, self.directions, strict=True):
-                torch.add(origin, direction, alpha=step, out=parameter)
+            for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
+                torch.add(origin, direction, alpha=step, out=part)
 
     def home(self) -> None:
         """Put the parameters back, exactly."""
         if self.away:
             torch.clear_autocast_cache()
-            torch._foreach_copy_(self.parameters, self.origins)
+            torch._foreach_copy_(self.parts, self.origins)
             self.away = False
 
     def moves(self, parameters: list[Tensor]) -> bool:
@@ -117,7 +124,7 @@ class Line:
         if self.moves(parameters):
             return self.directions
         parts = dict(zip(map(id, self.parameters), self.directions, strict=True))
-        return [parts[id(p)] if id(p) in parts else torch.zeros_like(p) for p in parameters]
+        return [parts[id(p)] if id(p) in parts else torch.zeros_like(local(p)) for p in parameters]
 
     def others(self, parameters: Iterable[Tensor]) -> list[Tensor]:
         """Those of some parameters that do not move."""
@@ -134,7 +141,12 @@ class Line:
             norm, slope, *values = self._pair.measure(gradients.tensors, more)
             if 0.0 < norm < math.inf:
                 return norm, slope, values
-        return measure(gradients.tensors, along, *more)
+        return self.ranks.measure(gradients.parameters, gradients.tensors, along, *more)
+
+    def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
+        """The direction's length, and the slope along it at a gradient of the parameters that move."""
+        length, slope, _ = self.ranks.measure(self.parameters, self.directions, gradients.tensors)
+        return length, slope
 
 
 class _Pair:
@@ -166,45 +178,3 @@ class _Pair:
         numbers = torch.mv(self.rows, self.rows[1])
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
         return [math.sqrt(square), slope, *values]
-
-
-def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) -> tuple[float, float, list[float]]:
-    """The length of a vector, its inner product with another, and `more` scalars, in one transfer.
-
-    Both vectors come as their parts, one for each parameter; without `others` the product is 0.
-    """
-    measured = _measure(vectors, others, more)
-    if not 0.0 < measured[0] < math.inf and vectors[0].dtype != torch.float64 and vectors[0].device.type != "mps":
-        # Squares overflow and underflow long before lengths do; only then is it worth the time to look closer.
-        measured = _measure([part.double() for part in vectors], [other.double() for other in others], more)
-    return measured
-
-
-def _measure(
-    vectors: Sequence[Tensor], others: Sequence[Tensor], more: Sequence[Tensor]
-) -> tuple[float, float, list[float]]:
-    count = len(vectors)
-    products = [_dot(part, other) for part, other in zip(vectors, others, strict=False)]
-    if single_pass(vectors):
-        numbers = _to_host([*(_dot(part, part) for part in vectors), *products, *more])
-        norm = math.sqrt(sum(numbers[:count]))
-    else:
-        precise = torch.float32 if any(part.dtype in _HALF for part in vectors) else None
-        numbers = _to_host([*torch._foreach_norm(list(vectors), 2, precise), *products, *more])
-        norm = math.hypot(*numbers[:count])
-    end = count + len(products)
-    return norm, sum(numbers[count:end]), numbers[end:]
-
-
-def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """An inner product, in float32 at least: half precision would lose the digits of the sum."""
-    if left.dtype in _HALF:
-        left, right = left.float(), right.float()
-    return torch.dot(left.reshape(-1), right.reshape(-1))
-
-
-def _to_host(scalars: Sequence[Tensor]) -> list[float]:
-    """All scalars in one transfer."""
-    device = scalars[0].device
-    numbers: list[float] = torch.stack([scalar.to(device) for scalar in scalars]).tolist()
-    return numbers

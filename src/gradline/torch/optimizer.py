@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
@@ -16,11 +17,14 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Moments, Record, Search, Slope, Stop, Value, observes
 from gradline.torch._arguments import check_arguments, check_no_variances, check_spread, without_lr
-from gradline.torch.descent import Closure, Descent, Evaluation
+from gradline.torch.descent import Descent
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update, own_attributes
+from gradline.torch.evaluating import Closure, Evaluation, Evaluator
 from gradline.torch.line import Gradients, Line
+from gradline.torch.noise import Noise
 from gradline.torch.per_sample import PerSample
-from gradline.torch.saving import Saved, pack, unpack
+from gradline.torch.saving import Saved, pack, read, unpack
+from gradline.torch.sharded import local, local_gradient, whole
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -74,6 +78,12 @@ class LineSearchOptimizer(Optimizer):
         spread: make one probe in each call of `step`, with a closure too: for trainers that pass a closure of one batch
             and call `step` once for each. The search goes on with the next batch, as it does without a closure, and
             `eval()` and `train()` are needed as they are there.
+        same_noise: let all evaluations of a `step(closure)` draw the same random numbers from torch's generators, so
+            that dropout has one mask within a search. For closures of one batch; those of `batches.static` and
+            `batches.full` have it without being asked.
+        process_group: the processes that train the model together, where that cannot be seen from a
+            `DistributedDataParallel` wrapper or from parameters sharded by `fully_shard`: you average gradients
+            yourself.
         diagonal: for searches that look at variances: see [`PrLS`][gradline.PrLS].
         allow_batch_norm: for searches that look at variances: see [`PrLS`][gradline.PrLS].
     """
@@ -89,6 +99,8 @@ class LineSearchOptimizer(Optimizer):
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
         spread: bool = False,
+        same_noise: bool = False,
+        process_group: Any = None,
         diagonal: bool = False,
         allow_batch_norm: bool = False,
     ) -> None:
@@ -103,8 +115,12 @@ class LineSearchOptimizer(Optimizer):
         way = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        self._descent = Descent(search, way, self._gradients, reuse_gradient=reuse_gradient, per_sample=per_sample)
+        evaluator = Evaluator(search, self._gradients, per_sample)
+        self._descent = Descent(search, way, evaluator, reuse_gradient=reuse_gradient)
         self.spread = spread
+        self.same_noise = same_noise
+        self._optimizer_process_group = process_group  # not copied with the optimizer: groups are this process's own
+        self._settled = False  # whether it has been seen where the parameters live
         self._evaluating = False
         self._optimizer_search_hooks: OrderedDict[int, SearchHook] = OrderedDict()
         super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
@@ -130,7 +146,7 @@ class LineSearchOptimizer(Optimizer):
     @property
     def per_sample(self) -> bool:
         """Whether closures return the losses of all samples, and leave `backward()` to the optimizer."""
-        return self._descent.per_sample is not None
+        return self._descent.evaluator.per_sample is not None
 
     @property
     def evaluations(self) -> int:
@@ -166,12 +182,15 @@ class LineSearchOptimizer(Optimizer):
         if self._evaluating:
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
         descent = self._descent
-        if closure is None and observes(descent.search) is not Slope:
+        if closure is None and observes(descent.search) is not Slope and not self._is_preparation():
             raise RuntimeError(
                 f"{type(descent.search).__name__} compares values of one batch, which step() without a closure does "
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
             )
         self._look_at_lr()
+        if not self._settled:
+            descent.settle(self._parameters(), self._optimizer_process_group)
+            self._settled = True
         before, mark = descent.last, descent.mark()
         loss = None
         self._stepping = True
@@ -183,7 +202,8 @@ class LineSearchOptimizer(Optimizer):
                     loss = closure()
                 descent.turn()
             else:
-                loss = descent.hold(closure)
+                noise = Noise(self._parameters()) if getattr(closure, "same_noise", self.same_noise) else None
+                loss = descent.hold(closure, noise)
         except BaseException:
             with torch.no_grad():  # the closure's way out may have been interrupted
                 descent.rewind(mark)
@@ -235,6 +255,7 @@ class LineSearchOptimizer(Optimizer):
             with torch.no_grad():
                 self._descent.line.home()
         self._descent.pending, self._descent.kept, self._descent.probing = None, {}, False
+        self._settled = False
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; they move from the next search on."""
@@ -254,6 +275,7 @@ class LineSearchOptimizer(Optimizer):
                     f"parameters must be real (slopes along complex ones are not supported), got one of shape "
                     f"{tuple(parameter.shape)} and {parameter.dtype}; optimise torch.view_as_real of it"
                 )
+        self._settled = False
         self._show_step()
 
     def state_dict(self) -> dict[str, Any]:
@@ -271,20 +293,17 @@ class LineSearchOptimizer(Optimizer):
         state = {place: dict(held) for place, held in packed["state"].items()}
         for probe, kept in self._descent.kept.items():
             for parameter, gradient in zip(*kept.gradients, strict=True):
-                state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = gradient
+                state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = whole(gradient, parameter)
         first, *others = packed["param_groups"]
-        first = {**first, SEARCH: {**pack(self._descent), "evaluating": self._evaluating}}
+        first = {**first, SEARCH: json.dumps({**pack(self._descent), "evaluating": self._evaluating})}
         return {**packed, "state": state, "param_groups": [first, *others]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict()` gave. An unsuitable one is refused, and nothing is changed."""
-        packed = state_dict["param_groups"][0].get(SEARCH)
-        if packed is None:
-            raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
+        packed = read(state_dict["param_groups"][0].get(SEARCH))
         saved = unpack(self._descent, packed)
         self._check_shapes(state_dict["state"])
         super().load_state_dict(state_dict)
-        del self.param_groups[0][SEARCH]
         self._evaluating = packed["evaluating"]
         self._restore(saved)
         if self._base is not None:
@@ -325,7 +344,7 @@ class LineSearchOptimizer(Optimizer):
             del self.state[parameter]  # optimizers take an empty state as the sign to begin their own
 
     def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
-        return [self.state[p].pop(name) for p in parameters]
+        return [local(self.state[p].pop(name)) for p in parameters]
 
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
@@ -343,7 +362,7 @@ class LineSearchOptimizer(Optimizer):
                 for name in (ORIGIN, DIRECTION):
                     self.state.get(parameter, {}).pop(name, None)
         for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
-            self.state[parameter].update({ORIGIN: origin, DIRECTION: direction})
+            self.state[parameter].update({ORIGIN: whole(origin, parameter), DIRECTION: whole(direction, parameter)})
         self._held = line
 
     def _show_step(self) -> None:
@@ -351,7 +370,12 @@ class LineSearchOptimizer(Optimizer):
         step = 0.0 if self.last is None else self.last.step
         for group in self.param_groups:
             group["lr"] = step
+        self.param_groups[0][SEARCH] = repr(self.search)  # checkpoints load only what is there to be loaded
         self._shown = step
+
+    def _is_preparation(self) -> bool:
+        """Whether this is the first step, on gradients of 0: `torch.distributed.checkpoint` makes the state so."""
+        return not self.evaluations and not any(bool(gradient.any()) for gradient in self._gradients().tensors)
 
     def _look_at_lr(self) -> None:
         """Tell, once, whoever sets a learning rate that it does nothing."""
@@ -373,8 +397,10 @@ class LineSearchOptimizer(Optimizer):
         super().__setstate__(state)
         if "_optimizer_search_hooks" not in self.__dict__:
             self._optimizer_search_hooks = OrderedDict()
+            self._optimizer_process_group = None
         if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
             self._held = None
+            self._settled = False
             self._hold_buffers()
 
     def _gradients(self) -> Gradients:
@@ -389,7 +415,7 @@ class LineSearchOptimizer(Optimizer):
                             f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
                         )
                     parameters.append(parameter)
-                    tensors.append(gradient)
+                    tensors.append(local_gradient(parameter, gradient))
         scale = getattr(self, "grad_scale", None)
         if scale is not None:  # GradScaler leaves the division to us; the search sees an overflow as it is
             torch._foreach_mul_(tensors, float(1.0 / scale))

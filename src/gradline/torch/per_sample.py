@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor, distributed
+from torch import Tensor
 
 from gradline.torch.line import Line
+from gradline.torch.measuring import Alone
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.statistics import plain_mean_and_variance
+from gradline.torch.sharded import is_sharded
 
 SMALL = 2**12
 """Up to so many parameters it is calls that cost, not arithmetic."""
@@ -31,7 +33,6 @@ class PerSample:
 
     def evaluate(self, losses: Any) -> Evaluated:
         """Go backward from the mean of the losses, whatever gradients there were before."""
-        _alone()
         parameters = self.parameters()
         moving = [parameter for parameter in parameters if parameter.requires_grad]
         evaluated = Evaluated(losses, moving, allow_batch_norm=self.allow_batch_norm)
@@ -40,15 +41,33 @@ class PerSample:
         evaluated.backward(variances=self.diagonal)
         return evaluated
 
+    def value(self, evaluated: Evaluated, ranks: Alone) -> tuple[float, float]:
+        """The mean loss and its variance, over the samples of all ranks."""
+        return ranks.pooled(len(evaluated.losses), *plain_mean_and_variance(evaluated.losses))
+
     def variance(self, evaluated: Evaluated, line: Line, *, steepest: bool = False) -> float:
         """The variance of the mean slope along a line; `steepest`: which goes along the gradient of this evaluation."""
         directions = line.directions_of(evaluated.parameters)
         if self.diagonal:
             return _diagonal(evaluated, directions)
         small = sum(direction.numel() for direction in directions) <= SMALL
-        alone = steepest and not small and evaluated.undisturbed
+        alone = line.ranks.size == 1 and steepest and not small and evaluated.undisturbed
         slopes = evaluated.own_slopes() if alone else evaluated.slopes(directions)
-        return plain_mean_and_variance(slopes)[1]
+        return line.ranks.pooled(len(slopes), *plain_mean_and_variance(slopes))[1]
+
+    def check(self, ranks: Alone) -> None:
+        """Refuse what cannot be found in several processes."""
+        sharded = [parameter for parameter in self.parameters() if is_sharded(parameter)]
+        if sharded:
+            raise TypeError(
+                f"params must be whole in each process for a search that looks at variances (slopes of samples are "
+                f"found from whole parameters), got a sharded one of shape {tuple(sharded[0].shape)}; use GOLSI there"
+            )
+        if self.diagonal and ranks.size > 1:
+            raise ValueError(
+                f"diagonal must be False in several processes (variances of components are of one process's samples), "
+                f"got True and {ranks.size} processes"
+            )
 
 
 def _diagonal(evaluated: Evaluated, directions: list[Tensor]) -> float:
@@ -60,13 +79,3 @@ def _diagonal(evaluated: Evaluated, directions: list[Tensor]) -> float:
     if not 0.0 < size < math.inf:
         return variance
     return size * size * float(evaluated.diagonal([direction / size for direction in directions]))
-
-
-def _alone() -> None:
-    """Values and variances are of this process's samples: where gradients are averaged, they do not belong together."""
-    if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
-        raise RuntimeError(
-            f"a search that looks at variances must run in one process (values and variances are of this process's "
-            f"samples alone, so processes would take different steps), but the process group has "
-            f"{distributed.get_world_size()}; use GOLSI there"
-        )

@@ -6,6 +6,7 @@ The tensors that belong to it (the line's buffers, gradients kept for later) are
 from __future__ import annotations
 
 import dataclasses
+import json
 from typing import Any, TypeAlias, cast
 
 from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Stop, Transcript, Value
@@ -15,7 +16,8 @@ from gradline.torch.direction import Update
 Plain: TypeAlias = Any
 """`None`, numbers, strings, and lists and string-keyed dicts of them."""
 
-VERSION = 1
+VERSION = 2
+"""What this gradline writes. Version 1 had the same as a dict, which is read too."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,12 +58,20 @@ def pack(descent: Descent) -> dict[str, Plain]:
     }
 
 
+def read(saved: Plain) -> dict[str, Plain]:
+    """What a state_dict has to tell of a search."""
+    if saved is None or (isinstance(saved, str) and not saved.startswith("{")):
+        raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
+    return cast("dict[str, Plain]", json.loads(saved) if isinstance(saved, str) else saved)
+
+
 def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     """The inverse of `pack`, for the same kind of search and direction. Refuses what does not fit; changes nothing."""
     search = descent.search
-    if packed["version"] != VERSION:
+    if packed["version"] not in (1, VERSION):
         raise ValueError(
-            f"state_dict must be of version {VERSION} (what this gradline reads), got {packed['version']!r}"
+            f"state_dict must be of version 1 or {VERSION} (what this gradline reads), got {packed['version']!r}: "
+            f"it was saved by a newer one"
         )
     if packed["search"] != type(search).__name__:
         raise ValueError(

@@ -1,0 +1,127 @@
+"""Evaluations: what the gradients at one point show, whoever computed them.
+
+A closure made them, or the user's own `loss.backward()`; in one process or in several.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor
+
+from gradline.protocol import Moments, Search, Slope, Value, observes
+from gradline.torch.line import Gradients, Line
+from gradline.torch.measuring import Alone
+from gradline.torch.moments.evaluated import Evaluated
+from gradline.torch.per_sample import PerSample
+
+Closure: TypeAlias = Callable[[], Any]
+
+
+class Evaluation(NamedTuple):
+    """What one evaluation showed: the value only where the search compares values, and samples where it needs them.
+
+    `statistics` are the layers' running statistics after it, where it is kept.
+    """
+
+    gradients: Gradients
+    norm: float
+    slope: float
+    value: float | None
+    loss: Any
+    value_var: float = 0.0
+    samples: Evaluated | None = None
+    statistics: list[Tensor] | None = None
+
+    def seen(self, slope: float, slope_var: float | None = None) -> Slope:
+        """What a search is told, with the slope along its own direction and that slope's variance."""
+        if self.value is None:
+            return Slope(slope)
+        return Value(slope, self.value) if slope_var is None else Moments(slope, self.value, self.value_var, slope_var)
+
+    @property
+    def finite(self) -> bool:
+        """Whether gradient, value and the value's variance are finite."""
+        return math.isfinite(self.norm) and math.isfinite(self.value or 0.0) and math.isfinite(self.value_var)
+
+    def kept(self) -> Evaluation:
+        """The same for later, when other evaluations have been made."""
+        if self.samples is None:
+            return self._replace(gradients=self.gradients.cloned())
+        self.samples.keep()
+        self.gradients.release()
+        return self
+
+
+class Evaluator:
+    """Makes evaluations, and counts them.
+
+    `collect` finds the gradients there are; `per_sample` makes them from per-sample losses, where variances are needed;
+    `ranks` are the processes that make each evaluation together.
+    """
+
+    def __init__(
+        self, search: Search[Any, Any], collect: Callable[[], Gradients], per_sample: PerSample | None = None
+    ) -> None:
+        self.per_sample = per_sample
+        self.ranks = Alone()
+        self.count = 0
+        self._search = search
+        self._collect = collect
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "ranks": Alone()}  # process groups are not copied, but found anew
+
+    def evaluate(self, closure: Closure, line: Line | None) -> Evaluation:
+        """Have a closure compute the gradients, and look at them."""
+        with self.ranks.failing_together():
+            self.count += 1
+            with torch.enable_grad():
+                loss = closure()
+            loss, samples, scalars, gradients = self._computed(loss)
+        return self._measured(loss, samples, scalars, gradients, line)
+
+    def look(self, line: Line | None) -> Evaluation:
+        """Look at the gradients there are, along a line if there is one."""
+        with self.ranks.failing_together():
+            self.count += 1
+            gradients = self._collect()
+        return self._measured(None, None, (), gradients, line)
+
+    def _computed(self, loss: Any) -> tuple[Any, Evaluated | None, tuple[Tensor, ...], Gradients]:
+        samples = None
+        if self.per_sample is not None:
+            samples = self.per_sample.evaluate(loss)
+            loss = samples.losses
+        scalars = (self._scalar(loss),) if samples is None and observes(self._search) is not Slope else ()
+        return loss, samples, scalars, self._collect()
+
+    def _measured(
+        self,
+        loss: Any,
+        samples: Evaluated | None,
+        scalars: tuple[Tensor, ...],
+        gradients: Gradients,
+        line: Line | None,
+    ) -> Evaluation:
+        if line is None:
+            norm, slope, values = self.ranks.measure(*gradients, [], *scalars)
+        else:
+            norm, slope, values = line.measure(gradients, *scalars)
+        if samples is not None and self.per_sample is not None:
+            value, variance = self.per_sample.value(samples, self.ranks)
+            return Evaluation(gradients, norm, slope, value, loss, variance, samples)
+        return Evaluation(gradients, norm, slope, values[0] if values else None, loss)
+
+    def _scalar(self, loss: Any) -> Tensor:
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            return loss.detach().reshape(())
+        if isinstance(loss, float | int):
+            return torch.tensor(float(loss), dtype=torch.float64)
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+        raise TypeError(
+            f"closure must return the loss, one number ({type(self._search).__name__} compares it), got {got}"
+        )

@@ -1,0 +1,83 @@
+"""Lengths and inner products of vectors that come in parts, one for each parameter.
+
+All numbers that a decision needs cross from the device to the host in one transfer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor
+
+_HALF = (torch.bfloat16, torch.float16)
+
+
+class Alone:
+    """One process trains the model: what it measures is what there is. (In several, it is one of `Ranks`.)"""
+
+    size = 1
+
+    def measure(
+        self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor
+    ) -> tuple[float, float, list[float]]:
+        """What `measure` says of vectors whose parts belong to these parameters."""
+        return measure(vectors, others, *more)
+
+    def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
+        """The mean of a number over `count` samples, and the variance of that mean."""
+        return mean, variance
+
+    @contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """For one evaluation: what fails in one process fails in all."""
+        yield
+
+
+def single_pass(tensors: Sequence[Tensor]) -> bool:
+    """Whether to go through tensors one by one, each once, rather than through all of them with each foreach kernel."""
+    return tensors[0].is_cpu
+
+
+def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) -> tuple[float, float, list[float]]:
+    """The length of a vector, its inner product with another, and `more` scalars, in one transfer.
+
+    Both vectors come as their parts, one for each parameter; without `others` the product is 0.
+    """
+    measured = _measure(vectors, others, more)
+    if not 0.0 < measured[0] < math.inf and vectors[0].dtype != torch.float64 and vectors[0].device.type != "mps":
+        # Squares overflow and underflow long before lengths do; only then is it worth the time to look closer.
+        measured = _measure([part.double() for part in vectors], [other.double() for other in others], more)
+    return measured
+
+
+def _measure(
+    vectors: Sequence[Tensor], others: Sequence[Tensor], more: Sequence[Tensor]
+) -> tuple[float, float, list[float]]:
+    count = len(vectors)
+    products = [_dot(part, other) for part, other in zip(vectors, others, strict=False)]
+    if single_pass(vectors):
+        numbers = _to_host([*(_dot(part, part) for part in vectors), *products, *more])
+        norm = math.sqrt(sum(numbers[:count]))
+    else:
+        precise = torch.float32 if any(part.dtype in _HALF for part in vectors) else None
+        numbers = _to_host([*torch._foreach_norm(list(vectors), 2, precise), *products, *more])
+        norm = math.hypot(*numbers[:count])
+    end = count + len(products)
+    return norm, sum(numbers[count:end]), numbers[end:]
+
+
+def _dot(left: Tensor, right: Tensor) -> Tensor:
+    """An inner product, in float32 at least: half precision would lose the digits of the sum."""
+    if left.dtype in _HALF:
+        left, right = left.float(), right.float()
+    return torch.dot(left.reshape(-1), right.reshape(-1))
+
+
+def _to_host(scalars: Sequence[Tensor]) -> list[float]:
+    """All scalars in one transfer."""
+    device = scalars[0].device
+    numbers: list[float] = torch.stack([scalar.to(device) for scalar in scalars]).tolist()
+    return numbers

@@ -1,0 +1,50 @@
+"""Running statistics of layers such as BatchNorm: each accepted probe counts once, and no other evaluation counts.
+
+A forward pass in training mode changes them, wherever the parameters stand. So they are saved before a search and put
+back after each evaluation that does not end it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from torch import Tensor, nn
+
+__all__ = ["RunningStatistics"]
+
+
+class RunningStatistics:
+    """The buffers `running_…` and `num_batches_tracked` of some layers, and a copy of them as they were last kept."""
+
+    def __init__(self, layers: Iterable[nn.Module]) -> None:
+        self._places = [
+            (layer, name)
+            for layer in layers
+            for name in vars(layer).get("_buffers", {})
+            if name.startswith("running_") or name == "num_batches_tracked"
+        ]
+        self._kept: list[Tensor] = []
+        self.keep()
+
+    def now(self) -> list[Tensor]:
+        """A copy of the statistics as they are."""
+        return [buffer.clone() for buffer in self._buffers()]
+
+    def keep(self) -> None:
+        """Count the last forward pass: from here on there is no way back behind it."""
+        if self._places:
+            self._kept = self.now()
+
+    def put_back(self) -> None:
+        """Forget what happened since they were kept."""
+        self.put(self._kept)
+
+    def put(self, statistics: list[Tensor]) -> None:
+        """Set the statistics."""
+        for buffer, saved in zip(self._buffers(), statistics, strict=True):
+            buffer.copy_(saved)
+
+    def _buffers(self) -> list[Tensor]:
+        """The buffers as they are now: moving a model to a device replaces them."""
+        found = [layer._buffers[name] for layer, name in self._places]
+        return [buffer for buffer in found if buffer is not None]

@@ -1,0 +1,69 @@
+"""The modules around some parameters: an optimizer is given parameters only, but must know where they live.
+
+Layers with running statistics must forget rejected probes, and under `DistributedDataParallel` all processes must take
+the same decisions. Both are found among the living modules, by looking through what Python's garbage collector tracks:
+once for each optimizer, when it takes its first step.
+"""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+__all__ = ["Surroundings"]
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """`owned`: modules all of whose trainable parameters are ours. `around`: modules that hold any of ours."""
+
+    owned: list[nn.Module]
+    around: list[nn.Module]
+
+    @classmethod
+    def of(cls, parameters: Iterable[Tensor]) -> Surroundings:
+        """Find the modules around some parameters."""
+        ours = set(map(id, parameters))
+        around = list(_holders(_modules(), ours))
+        return cls([module for module in around if _all_in(module, ours)], around)
+
+    def layers(self) -> Iterator[nn.Module]:
+        """Every module that is owned or part of one that is, once."""
+        seen: set[int] = set()
+        for module in self.owned:
+            for layer in module.modules():
+                if id(layer) not in seen:
+                    seen.add(id(layer))
+                    yield layer
+
+
+def _modules() -> Iterator[nn.Module]:
+    """All living modules; `isinstance` would ask some of the other things what they pretend to be."""
+    return (thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module))
+
+
+def _holders(modules: Iterable[nn.Module], ours: set[int]) -> Iterator[nn.Module]:
+    """Modules that have one of our parameters, themselves or in a part of theirs."""
+    parents: dict[int, list[nn.Module]] = {}
+    found = []
+    for module in modules:
+        parts = vars(module).get("_modules") or {}  # a module whose own __init__ has not run yet has none
+        for part in parts.values():
+            parents.setdefault(id(part), []).append(module)
+        held = vars(module).get("_parameters") or {}
+        if any(id(parameter) in ours for parameter in held.values()):
+            found.append(module)
+    seen = set()
+    while found:
+        module = found.pop()
+        if id(module) not in seen:
+            seen.add(id(module))
+            found.extend(parents.get(id(module), ()))
+            yield module
+
+
+def _all_in(module: nn.Module, ours: set[int]) -> bool:
+    return all(id(parameter) in ours for parameter in module.parameters() if parameter.requires_grad)

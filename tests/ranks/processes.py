@@ -1,0 +1,70 @@
+"""Functions run in real processes that talk to each other by gloo.
+
+One pool of processes serves a whole test session: starting Python and torch takes far longer than the tests.
+"""
+
+from __future__ import annotations
+
+import datetime
+import tempfile
+import traceback
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+import torch.multiprocessing as mp
+
+
+class Failure(str):
+    """What a rank said when it failed."""
+
+
+class World:
+    """Some processes, a rank each, that run a function after another."""
+
+    def __init__(self, size):
+        context = mp.get_context("spawn")
+        self.size = size
+        self._folder = tempfile.TemporaryDirectory(prefix="gradline-ranks-")
+        store = str(Path(self._folder.name) / "store")
+        self._tasks = [context.SimpleQueue() for _ in range(size)]
+        self._answers = context.SimpleQueue()
+        self._processes = [
+            context.Process(target=_serve, args=(rank, size, store, self._tasks[rank], self._answers), daemon=True)
+            for rank in range(size)
+        ]
+        for process in self._processes:
+            process.start()
+
+    def run(self, function, *arguments):
+        """The answers of all ranks, in their order. A failure is an answer too: `Failure`."""
+        for task in self._tasks:
+            task.put((function, arguments))
+        answers = dict(self._answers.get() for _ in range(self.size))
+        return [answers[rank] for rank in range(self.size)]
+
+    def __call__(self, function, *arguments):
+        """The answers of all ranks, none of which may fail."""
+        answers = self.run(function, *arguments)
+        failures = [f"rank {rank}: {answer}" for rank, answer in enumerate(answers) if isinstance(answer, Failure)]
+        assert not failures, "\n".join(failures)
+        return answers
+
+    def close(self):
+        for process in self._processes:
+            process.kill()
+        self._folder.cleanup()
+
+
+def _serve(rank, size, store, tasks, answers):
+    torch.set_num_threads(1)
+    dist.init_process_group(
+        "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60)
+    )
+    while True:
+        function, arguments = tasks.get()
+        try:
+            answer = function(rank, size, *arguments)
+        except Exception:
+            answer = Failure(traceback.format_exc())
+        answers.put((rank, answer))
