@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from ranks.work import train
+import torch.distributed as dist
+from ranks.work import Trained, net, train
 
 WAYS = [
     ("GolsI", None, True),
@@ -40,3 +41,43 @@ def test_prls_pools_the_variances_of_all_ranks(world, direction):
         assert rank_evaluations == evaluations
         for mine, alone in zip(rank_parameters, parameters, strict=True):
             torch.testing.assert_close(mine, alone, rtol=1e-6, atol=1e-8)
+
+
+def averaged_by_hand(rank, size, told):
+    """Gradients averaged by the user's own code, as other frameworks do."""
+    group = dist.group.WORLD if told else None
+    problem = Trained(rank, size, search="Armijo", model=net, process_group=group)
+
+    def closure():
+        loss = problem.closure()
+        for parameter in problem.model.parameters():
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+        return loss
+
+    try:
+        problem.optimizer.step(closure)
+        problem.optimizer.step(closure)
+    except RuntimeError as error:
+        return str(error)
+    return problem.optimizer.last.step, problem.optimizer.evaluations, problem.whole()
+
+
+def test_ranks_that_average_by_themselves_name_their_group(two):
+    steps, evaluations, parameters = train(0, 1, None, "Armijo", None, True, 2)
+    for step, count, mine in two(averaged_by_hand, True):
+        assert step == pytest.approx(steps[-1], rel=1e-9)
+        assert count == evaluations
+        for one, alone in zip(mine, parameters, strict=True):
+            torch.testing.assert_close(one, alone, rtol=1e-9, atol=1e-12)
+
+
+def each_for_itself(rank, size):
+    """Processes in one group that train models of their own."""
+    problem = Trained(model=net)
+    for _ in range(3 + 2 * rank):
+        problem.optimizer.step(problem.closure)
+    return problem.optimizer.iterations
+
+
+def test_a_process_group_alone_does_not_tie_models_together(two):
+    assert two(each_for_itself) == [3, 5]

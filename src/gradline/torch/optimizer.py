@@ -332,7 +332,8 @@ class LineSearchOptimizer(Optimizer):
         if moving:
             origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
             away = saved.probing and not self._evaluating
-            descent.line = Line.restored(moving, origins, directions, away=away)
+            ranks = descent.evaluator.ranks
+            descent.line = Line.restored(moving, origins, directions, away=away, ranks=ranks)
         descent.kept = {}
         for probe, (norm, slope, value) in saved.kept.items():
             name = f"{KEPT}{probe}"
