@@ -39,6 +39,8 @@ class GOLSI(LineSearchOptimizer):
         direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
         reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         spread: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        same_noise: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        process_group: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]. None needs to be changed.
     """
 
@@ -49,10 +51,19 @@ class GOLSI(LineSearchOptimizer):
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
         spread: bool = False,
+        same_noise: bool = False,
+        process_group: Any = None,
         **options: Any,
     ) -> None:
-        search = GolsI(**without_lr(options))
-        super().__init__(params, search, direction=direction, reuse_gradient=reuse_gradient, spread=spread)
+        super().__init__(
+            params,
+            GolsI(**without_lr(options)),
+            direction=direction,
+            reuse_gradient=reuse_gradient,
+            spread=spread,
+            same_noise=same_noise,
+            process_group=process_group,
+        )
 
 
 class PrLS(LineSearchOptimizer):
@@ -87,6 +98,8 @@ class PrLS(LineSearchOptimizer):
         params: parameters or parameter groups.
         direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
         reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        same_noise: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        process_group: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         diagonal: take the slope's variance as Σ d_i² var g_i, as if the components of the gradient were independent.
             The paper had it so; it costs more. `False`: the exact one, from the slopes of all samples.
         allow_batch_norm: do not refuse losses whose samples BatchNorm (in training mode) mixes. Their variances are
@@ -100,6 +113,8 @@ class PrLS(LineSearchOptimizer):
         *,
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
+        same_noise: bool = False,
+        process_group: Any = None,
         diagonal: bool = False,
         allow_batch_norm: bool = False,
         **options: Any,
@@ -109,6 +124,8 @@ class PrLS(LineSearchOptimizer):
             Prls(**without_lr(options)),
             direction=direction,
             reuse_gradient=reuse_gradient,
+            same_noise=same_noise,
+            process_group=process_group,
             diagonal=diagonal,
             allow_batch_norm=allow_batch_norm,
         )
