@@ -22,7 +22,7 @@ model = Model()
 optimizer = gradline.GOLSI(model.parameters())
 trainer = Trainer(
     model,
-    TrainingArguments(tempfile.mkdtemp(), max_steps=3, save_steps=2, report_to="none", disable_tqdm=True),
+    TrainingArguments(tempfile.mkdtemp(), max_steps=3, save_steps=2, report_to="none", use_cpu=True),
     train_dataset=[{"x": torch.randn(3), "labels": torch.randn(1)} for _ in range(8)],
     optimizers=(optimizer, gradline.NoSchedule(optimizer)),
     callbacks=[LineSearchCallback()],
