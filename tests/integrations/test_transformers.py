@@ -228,16 +228,16 @@ def test_the_best_model_stays_loaded_and_is_trained_on_from(tmp_path):
         stopped = False
 
         def on_step_end(self, args, state, control, **kwargs):
-            if state.global_step == 9 and not self.stopped:
+            if state.global_step == 15 and not self.stopped:
                 self.stopped = control.should_training_stop = True
 
-    strategy = {"eval_strategy": "steps", "eval_steps": 4, "save_strategy": "steps", "save_steps": 4}
-    trainer = trainer_in(
-        tmp_path, callbacks=[Stop(), LineSearchCallback()], load_best_model_at_end=True, max_steps=16, **strategy
-    )
+    strategy = {"eval_strategy": "steps", "eval_steps": 8, "save_strategy": "steps", "save_steps": 8}
+    callbacks = [Stop(), LineSearchCallback(), accepted := Accepted()]
+    trainer = trainer_in(tmp_path, callbacks=callbacks, load_best_model_at_end=True, max_steps=16, **strategy)
     trainer.train()
     best = Path(trainer.state.best_model_checkpoint)
-    assert search_of(trainer).evaluations == 9
+    assert search_of(trainer).evaluations == 15
+    assert not equal(accepted.point, saved_parameters(best))  # training went on from there
     assert equal(parameters(trainer.model), saved_parameters(best))
     trainer.evaluate()
     assert equal(parameters(trainer.model), saved_parameters(best))
