@@ -1,0 +1,1 @@
+"""Adapters to trainers and loggers; each needs its own extra."""
