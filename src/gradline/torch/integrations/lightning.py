@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
@@ -80,8 +81,9 @@ class LineSearchCallback(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Go to where the search goes on."""
-        if getattr(trainer.fit_loop, "_skip_backward", False):
-            return  # weight averaging only runs the model, at parameters of its own
+        if trainer.fit_loop._skip_backward:
+            _stay(trainer)
+            return
         _check_accumulation(trainer)  # a GradientAccumulationScheduler may have changed it
         for optimizer in _line_searches(trainer):
             optimizer.train()
@@ -148,6 +150,20 @@ def _rest(trainer: Trainer) -> None:
     for optimizer in _line_searches(trainer):
         if optimizer._descent.probing:
             optimizer.eval()
+
+
+def _stay(trainer: Trainer) -> None:
+    """Let a step do nothing: with zero gradients there is no direction to search in.
+
+    `StochasticWeightAveraging` puts its average in place and runs through the data once more, for BatchNorm and without
+    backward passes. Lightning makes a step at the end of that all the same, on whatever gradients are left.
+    """
+    for optimizer in _line_searches(trainer):
+        optimizer.refresh()
+        optimizer.train()
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
 
 
 def _scales(trainer: Trainer) -> bool:
