@@ -7,7 +7,7 @@ from torch import nn
 import gradline
 from gradline.torch.integrations.lightning import LineSearchCallback
 
-BATCHES, SIZE = 8, 16
+BATCHES, SIZE, EPOCHS = 8, 16, 6
 
 
 def data(seed=0):
@@ -22,13 +22,14 @@ class Loader:
 
     def __init__(self, batches):
         self.batches = list(batches)
-        self.position = 0
+        self.begin = self.position = 0
 
     def __len__(self):
         return len(self.batches)
 
     def __iter__(self):
-        for place in range(self.position, len(self)):
+        begin, self.begin = self.begin, 0
+        for place in range(begin, len(self)):
             self.position = (place + 1) % len(self)  # before the batch is used, and Lightning may save
             yield self.batches[place]
 
@@ -36,7 +37,7 @@ class Loader:
         return {"position": self.position}
 
     def load_state_dict(self, state_dict):
-        self.position = state_dict["position"]
+        self.begin = state_dict["position"]
 
 
 def network():
@@ -90,7 +91,7 @@ class Validated(Module):
 
 def trainer(**options):
     quiet = {"enable_progress_bar": False, "enable_model_summary": False, "enable_checkpointing": False}
-    return pl.Trainer(**{"accelerator": "cpu", "devices": 1, "logger": False, "max_epochs": 10, **quiet, **options})
+    return pl.Trainer(**{"accelerator": "cpu", "devices": 1, "logger": False, "max_epochs": EPOCHS, **quiet, **options})
 
 
 def fit(module, *others, val=None, ckpt_path=None, train=None, **options):
@@ -100,7 +101,7 @@ def fit(module, *others, val=None, ckpt_path=None, train=None, **options):
     return made
 
 
-def by_hand(module, epochs=10, clip=None, accumulate=1, after_epoch=None):
+def by_hand(module, epochs=EPOCHS, clip=None, accumulate=1, after_epoch=None):
     """The same training without Lightning: one closure for each batch, or for each few batches, and none other."""
     optimizer = module.build()
     batches = data().batches

@@ -18,7 +18,7 @@ from gradline.searches import Armijo
 
 pytest.importorskip("lightning.pytorch")
 
-from integrations.lightning_module import BATCHES, Loader, Module, by_hand, data, fit, trainer
+from integrations.lightning_module import BATCHES, EPOCHS, Loader, Module, by_hand, data, fit, trainer
 from lightning.pytorch.callbacks import LearningRateMonitor, StochasticWeightAveraging
 from lightning.pytorch.loggers import CSVLogger
 from lightning.pytorch.plugins import MixedPrecision
@@ -39,18 +39,18 @@ def test_a_module_as_it_is_trains_by_one_whole_search_for_each_batch(options):
     made = trainer()
     made.fit(module, data())
     (optimizer,) = made.optimizers
-    assert made.global_step == optimizer.iterations == 10 * BATCHES < optimizer.evaluations
+    assert made.global_step == optimizer.iterations == EPOCHS * BATCHES < optimizer.evaluations
     reference = by_hand(twin)
     assert equal(module.values(), twin.values())
     assert optimizer.evaluations == reference.evaluations
-    assert loss_of(module) < 0.5 * before
+    assert loss_of(module) < 0.9 * before
 
 
 def test_spread_each_batch_is_one_probe():
     module, twin = Module(spread=True), Module(spread=True)
     made = fit(module)
     (optimizer,) = made.optimizers
-    assert made.global_step == optimizer.evaluations == 10 * BATCHES
+    assert made.global_step == optimizer.evaluations == EPOCHS * BATCHES
     assert 5 < optimizer.iterations < optimizer.evaluations
     by_hand(twin)
     assert equal(module.values(), twin.values())
@@ -203,7 +203,7 @@ def test_weight_averaging_averages_accepted_points():
             self.points = (*self.points, self.values())
 
     module, twin = Watched(spread=True), Module(spread=True)
-    averaging = StochasticWeightAveraging(0.1, swa_epoch_start=5)
+    averaging = StochasticWeightAveraging(0.1, swa_epoch_start=3)
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         fit(module, averaging)
@@ -211,7 +211,7 @@ def test_weight_averaging_averages_accepted_points():
     assert equal(module.points[-1], twin.values())  # its scheduler did nothing
     assert len([one for one in told if "the search finds each step" in str(one.message)]) == 1
     # Lightning averages at the start of epochs: what the one before has reached
-    mean = [torch.stack(values).mean(dim=0) for values in zip(*module.points[3:9], strict=True)]
+    mean = [torch.stack(values).mean(dim=0) for values in zip(*module.points[1:5], strict=True)]
     for value, expected in zip(module.values(), mean, strict=True):
         torch.testing.assert_close(value, expected)
 
