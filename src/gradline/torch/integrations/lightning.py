@@ -49,7 +49,7 @@ class LineSearchCallback(Callback):
 
     Put it before callbacks that look at the parameters at the end of a batch. It does nothing to other optimizers.
 
-    These are logged with every batch, as they were in the last search that ended: `line_search/step`,
+    Logged in every `log_every_n_steps`-th step are, as they were in the last search that ended: `line_search/step`,
     `line_search/slope_at_start`, `line_search/slope_at_step` and `line_search/evaluations`; further
     `line_search/evaluations_so_far`, and in `line_search/stop/SIGN_CHANGE` and so on how many searches have ended for
     this reason (a member of [`Stop`][gradline.protocol.Stop]). Of several optimizers the second one's are called
@@ -111,7 +111,9 @@ class LineSearchCallback(Callback):
         """Go to the accepted point, and log."""
         self._gradient = None
         _rest(trainer)
-        if self.log_searches and not trainer.barebones:
+        # Lightning's logging takes milliseconds: only when it will be written, or read at the end of an epoch
+        due = trainer._logger_connector.should_update_logs or trainer.is_last_batch
+        if self.log_searches and due and not trainer.barebones:
             for place, (optimizer, stops) in enumerate(zip(_line_searches(trainer), self.stops, strict=False)):
                 name = f"line_search-{place}" if place else "line_search"
                 values = _values(optimizer, stops)
