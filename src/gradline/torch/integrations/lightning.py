@@ -1,0 +1,206 @@
+"""`LineSearchCallback`: what Lightning's `Trainer` should know of line searches.
+
+A gradline optimizer trains under Lightning without it. It is needed where a search is spread over batches: between
+batches the parameters then stand at a probe. Its one rule: **outside of a training batch they are at the accepted
+point**, so that validation, tests, checkpoints, other callbacks and the finished model all see that point. The
+optimizer's saved state says so, and a resumed run goes back to the probe with its first batch.
+
+It also refuses what would train wrongly in silence, and logs what the searches did.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from gradline.protocol import Record
+from gradline.torch.optimizer import LineSearchOptimizer
+
+if TYPE_CHECKING:
+    from lightning.pytorch import Callback, LightningModule, Trainer
+else:
+    try:
+        from lightning.pytorch import Callback
+    except ModuleNotFoundError:
+        try:
+            from pytorch_lightning import Callback
+        except ModuleNotFoundError as error:
+            raise ModuleNotFoundError(
+                f"{__name__} needs Lightning, which is not installed: pip install lightning", name="lightning"
+            ) from error
+
+__all__ = ["LineSearchCallback"]
+
+
+class LineSearchCallback(Callback):
+    """Keeps the model at the accepted point outside of training batches, checks the settings and logs the searches.
+
+    ```python
+    from lightning.pytorch import Trainer
+    from gradline.torch.integrations.lightning import LineSearchCallback
+
+    trainer = Trainer(callbacks=[LineSearchCallback()], logger=False, enable_checkpointing=False)
+    ```
+
+    Put it before callbacks that look at the parameters at the end of a batch. It does nothing to other optimizers.
+
+    Logged in every `log_every_n_steps`-th step are, as they were in the last search that ended: `line_search/step`,
+    `line_search/slope_at_start`, `line_search/slope_at_step` and `line_search/evaluations`; further
+    `line_search/evaluations_so_far`, and in `line_search/stop/SIGN_CHANGE` and so on how many searches have ended for
+    this reason (a member of [`Stop`][gradline.protocol.Stop]). Of several optimizers the second one's are called
+    `line_search-1/...`.
+
+    Args:
+        log: log them.
+    """
+
+    def __init__(self, *, log: bool = True) -> None:
+        self.log_searches = log
+        self.stops: list[Counter[str]] = []
+        """How many searches have ended for each reason, for each optimizer."""
+        self._handles: list[RemovableHandle] = []
+        self._gradient: tuple[Tensor, int] | None = None  # of the last evaluation, and its version
+
+    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Refuse settings under which training would go wrong, before anything is computed."""
+        _check_accumulation(trainer)
+
+    def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Go to the accepted point: a checkpoint that was saved without this callback may hold a probe."""
+        _rest(trainer)
+        optimizers = _line_searches(trainer)
+        self.stops += [Counter() for _ in optimizers[len(self.stops) :]]
+        if self.log_searches:
+            for optimizer, stops in zip(optimizers, self.stops, strict=False):
+                self._handles.append(optimizer.register_search_hook(_counting(stops)))
+
+    def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
+        """Go to where the search goes on."""
+        if trainer.fit_loop._skip_backward:
+            _stay(trainer)
+            return
+        _check_accumulation(trainer)  # a GradientAccumulationScheduler may have changed it
+        for optimizer in _line_searches(trainer):
+            optimizer.train()
+
+    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
+        """Refuse a second look at the same gradients, which Lightning's empty closure would give a search."""
+        if not isinstance(optimizer, LineSearchOptimizer) or optimizer.spread or _scales(trainer):
+            return
+        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if not parameters:
+            return
+        gradient = min(parameters, key=Tensor.numel).grad
+        before, self._gradient = self._gradient, (gradient, gradient._version)
+        if before is not None and before[0] is gradient and before[1] == gradient._version:
+            raise RuntimeError(
+                "optimizer.step must be given a closure that computes the gradients anew (each step is a whole search, "
+                "which looks at several points), but they are as they were at the last one; Lightning puts an empty "
+                "closure in the place of none. Give step() a closure, or build the optimizer with spread=True: then "
+                "each step() is one probe, on the gradients there are"
+            )
+
+    def on_train_batch_end(
+        self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
+    ) -> None:
+        """Go to the accepted point, and log."""
+        self._gradient = None
+        _rest(trainer)
+        # Lightning's logging takes milliseconds: only when it will be written, or read at the end of an epoch
+        due = trainer._logger_connector.should_update_logs or trainer.is_last_batch
+        if self.log_searches and due and not trainer.barebones:
+            for place, (optimizer, stops) in enumerate(zip(_line_searches(trainer), self.stops, strict=False)):
+                name = f"line_search-{place}" if place else "line_search"
+                values = _values(optimizer, stops)
+                pl_module.log_dict({f"{name}/{key}": float(value) for key, value in values.items()})
+
+    def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
+        """Go to the accepted point, where an epoch was cut short in a batch."""
+        _rest(trainer)
+
+    def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
+        """Go to the accepted point: the model may be saved or used all the same."""
+        self._gradient = None
+        _rest(trainer)
+
+    def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
+        """Leave the optimizers alone."""
+        for handle in self._handles:
+            handle.remove()
+        self._handles.clear()
+
+    def state_dict(self) -> dict[str, Any]:
+        """The counts, as plain numbers."""
+        return {"stops": [dict(stops) for stops in self.stops]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Go on counting."""
+        self.stops = [Counter(stops) for stops in state_dict["stops"]]
+
+
+def _line_searches(trainer: Trainer) -> list[LineSearchOptimizer]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, LineSearchOptimizer)]
+
+
+def _rest(trainer: Trainer) -> None:
+    """Put the accepted point in place, where the parameters are elsewhere."""
+    for optimizer in _line_searches(trainer):
+        if optimizer._descent.probing:
+            optimizer.eval()
+
+
+def _stay(trainer: Trainer) -> None:
+    """Let a step do nothing: with zero gradients there is no direction to search in.
+
+    `StochasticWeightAveraging` puts its average in place and runs through the data once more, for BatchNorm and without
+    backward passes. Lightning makes a step at the end of that all the same, on whatever gradients are left.
+    """
+    for optimizer in _line_searches(trainer):
+        optimizer.refresh()
+        optimizer.train()
+        for group in optimizer.param_groups:
+            for parameter in group["params"]:
+                parameter.grad = torch.zeros_like(parameter)
+
+
+def _scales(trainer: Trainer) -> bool:
+    """Whether a GradScaler makes the steps: it calls the closure itself, and then step() without one."""
+    return getattr(trainer.precision_plugin, "scaler", None) is not None
+
+
+def _check_accumulation(trainer: Trainer) -> None:
+    count = trainer.accumulate_grad_batches
+    if count == 1 or _scales(trainer) or not trainer.lightning_module.automatic_optimization:
+        return
+    for optimizer in _line_searches(trainer):
+        if not optimizer.spread:
+            raise ValueError(
+                f"accumulate_grad_batches must be 1 for a {type(optimizer).__name__} that makes a whole search in each "
+                f"step (Lightning lets it evaluate the last of the batches only, on top of the gradients of the "
+                f"others), got {count}. Build the optimizer with spread=True: then each step is one probe, on all of "
+                f"the batches"
+            )
+
+
+def _counting(stops: Counter[str]) -> Any:
+    def count(record: Record[Any, Any]) -> None:
+        stops[record.stop.name] += 1
+
+    return count
+
+
+def _values(optimizer: LineSearchOptimizer, stops: Counter[str]) -> dict[str, float]:
+    """What is logged of an optimizer; nothing before its first search has ended."""
+    last = optimizer.last
+    if last is None:
+        return {}
+    values = {"step": last.step, "slope_at_start": last.origin.at_zero.slope}
+    if last.outcome.probe is not None:
+        values["slope_at_step"] = last.transcript[last.outcome.probe][1].slope
+    values |= {"evaluations": last.evaluations, "evaluations_so_far": optimizer.evaluations}
+    return values | {f"stop/{name}": count for name, count in stops.items()}
