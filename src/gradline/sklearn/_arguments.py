@@ -47,11 +47,10 @@ def sample_weights(weights: Any, samples: int) -> Any:
     found = check_array(found, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if found.shape != (samples,):
         raise ValueError(f"sample_weight must be of shape ({samples},) (one for each sample), got {found.shape}")
-    if found.min() < 0.0 or not found.any():
-        raise ValueError(
-            f"sample_weight must be 0 or more, and more for some (a sample of weight 2 is worth two), got weights from "
-            f"{found.min()} to {found.max()}"
-        )
+    if found.min() < 0.0:
+        raise ValueError(f"sample_weight must be 0 or more (2 is worth two equal samples), got {found.min()}")
+    if not found.any():
+        raise ValueError("sample_weight must be above 0 for some samples (it is what is learned from), got only zeros")
     return found
 
 

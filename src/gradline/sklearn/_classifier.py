@@ -50,8 +50,8 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
             to the end of the search.
         random_state: a number makes training exactly reproducible. The global generators of numpy and torch are left
             alone, unless `None` has numpy's draw the seed.
-        tol: training ends when the loss of all training samples (or the validation score) has not become better by
-            `tol` for more than `n_iter_no_change` passes. The best weights are kept.
+        tol: training ends when more than `n_iter_no_change` passes in a row have not bettered the best loss of all
+            training samples (or the best validation score) by `tol`. The best weights are kept.
         verbose: print the loss of each pass.
         warm_start: begin the next `fit` where the last one ended, instead of anew.
         early_stopping: hold back a part of the data, and watch the accuracy there instead of the training loss.

@@ -243,7 +243,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _tell_end(self, patience: Patience, *, incremental: bool) -> None:
         if patience.ended:
             what = "Validation score" if self.early_stopping else "Training loss"
-            self._say(f"{what} did not improve by {self.tol:g} for {self.n_iter_no_change} passes. Stopping.")
+            self._say(f"{what} did not improve by {self.tol:g} in {self.n_iter_no_change} passes in a row. Stopping.")
         elif self.n_iter_ == self.max_iter and not incremental:
             warnings.warn(
                 f"Maximum iterations ({self.max_iter}) reached and the training hasn't converged yet.",

@@ -49,8 +49,8 @@ class Weights(NamedTuple):
     def of(cls, network: nn.Module) -> Weights:
         """A copy of what a network has learned so far."""
         layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
-        coefs = [np.array(layer.weight.detach().cpu().T, order="C") for layer in layers]
-        return cls(coefs, [np.array(layer.bias.detach().cpu()) for layer in layers])
+        coefs = [np.array(layer.weight.detach().cpu().numpy().T, order="C") for layer in layers]
+        return cls(coefs, [np.array(layer.bias.detach().cpu().numpy()) for layer in layers])
 
     def network(self, activation: str, device: Any) -> nn.Sequential:
         """A network to train, with these weights. Nothing is drawn from torch's generators."""

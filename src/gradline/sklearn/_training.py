@@ -101,7 +101,7 @@ class Training:
 
 
 class Patience:
-    """Notes the best of the passes, and how many went by without one that is better by `tol`. Low is good."""
+    """Notes the best of the passes, and how many in a row were not better than it by `tol`. Low is good."""
 
     def __init__(self, tol: float, passes: float) -> None:
         self.tol = tol
