@@ -226,6 +226,13 @@ def test_it_is_cloned_pickled_and_copied(data, direction):
 
 
 @quiet
+def test_a_pickle_holds_the_weights_and_twice_as_much_for_the_search(data):
+    model = small(hidden_layer_sizes=(60, 60, 60, 60)).fit(*data)
+    weights = sum(part.nbytes for part in model.coefs_ + model.intercepts_)
+    assert len(pickle.dumps(model)) < 3.5 * weights
+
+
+@quiet
 def test_an_interrupt_keeps_what_was_learned(data, monkeypatch):
     of_batch = Training._of_batch
 

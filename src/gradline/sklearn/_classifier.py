@@ -39,7 +39,7 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
     Args:
         hidden_layer_sizes: the units of each hidden layer; `()` has none, and is logistic regression.
         activation: the function of the hidden units: `"identity"`, `"logistic"`, `"tanh"` or `"relu"`.
-        search: the line search, any of [`gradline.searches`][gradline.searches]. `None`: `GolsI()`. Searches that
+        search: the line search, any of `gradline.searches`. `None`: [`GolsI`][gradline.searches.GolsI]. Searches that
             compare values (`Armijo`, ...) see one mini-batch per search, the others a new one at every look.
         direction: the class of a torch optimizer, or a `functools.partial` of it, whose update is the direction.
             `None`: steepest descent.

@@ -176,7 +176,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.n_evaluations_ += optimizer.evaluations - before
         if not incremental:
             optimizer.refresh()  # the next fit may have other samples, and begins with a gradient of its own
-        self._optimizer_state = (self._method(), optimizer.state_dict())
+        self._optimizer_state = (self._method(), training.state())
         self._keep(best if best is not None and not incremental else Weights.of(training.network))
         if judged is not None:
             self.validation_scores_ = (self.validation_scores_ or []) + scores
@@ -224,7 +224,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         if self._optimizer_state is not None:
             method, state = self._optimizer_state
             if method == self._method():
-                training.optimizer.load_state_dict(copy.deepcopy(state))
+                training.optimizer.load_state_dict(copy.deepcopy(state))  # which it may change in place
 
     def _checked(self, loss: float) -> float:
         if not math.isfinite(loss):

@@ -86,6 +86,13 @@ class Training:
         total = sum(float(self._of_samples(self.samples.take(chosen)).sum()) for chosen in parts)
         return total / len(self.samples) + float(self._penalty())
 
+    def state(self) -> dict[str, Any]:
+        """The optimizer's state to keep: on the CPU, and in tensors of its own, which a pickle holds once."""
+        saved = self.optimizer.state_dict()
+        for held in saved["state"].values():
+            held.update({name: value.to("cpu", copy=True) for name, value in held.items() if isinstance(value, Tensor)})
+        return saved
+
     def _of_batch(self, chosen: Tensor) -> Tensor:
         losses = self._of_samples(self.samples.take(chosen))
         return (losses if self.optimizer.per_sample else losses.mean()) + self._penalty()
