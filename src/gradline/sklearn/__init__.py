@@ -1,0 +1,34 @@
+"""Multi-layer perceptrons for scikit-learn that need no learning rate. Needs torch and scikit-learn 1.6 or newer.
+
+[`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier] and
+[`LineSearchRegressor`][gradline.sklearn.LineSearchRegressor] take the place of scikit-learn's `MLPClassifier` and
+`MLPRegressor`. They train by gradline's line searches, and work wherever an estimator does: in a `Pipeline`, in
+`GridSearchCV`, under `cross_val_score`.
+
+```python
+from sklearn.datasets import load_iris
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from gradline.sklearn import LineSearchClassifier
+
+X, y = load_iris(return_X_y=True)
+model = make_pipeline(StandardScaler(), LineSearchClassifier(random_state=0)).fit(X, y)
+assert model.score(X, y) > 0.95
+```
+"""
+
+from __future__ import annotations
+
+try:
+    import gradline.torch  # noqa: F401 - first: without torch, scikit-learn is not needed to say so
+    from gradline.sklearn._classifier import LineSearchClassifier
+    from gradline.sklearn._regressor import LineSearchRegressor
+except ModuleNotFoundError as error:
+    needed = {"torch": "PyTorch", "sklearn": "scikit-learn"}.get((error.name or "").partition(".")[0])
+    if needed is None:
+        raise
+    raise ModuleNotFoundError(
+        f"gradline.sklearn needs {needed}, which is not installed: pip install 'gradline[sklearn]'", name=error.name
+    ) from error
+
+__all__ = ["LineSearchClassifier", "LineSearchRegressor"]

@@ -1,0 +1,69 @@
+"""The rules for the estimators' parameters. Estimators check them in `fit`, as scikit-learn has it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from numbers import Integral, Real
+from typing import Any
+
+import numpy as np
+from sklearn.utils import check_array
+
+from gradline.sklearn._network import ACTIVATIONS
+
+
+def check_parameters(parameters: dict[str, Any]) -> None:
+    """Refuse what cannot be meant, and say why."""
+    layer_sizes(parameters["hidden_layer_sizes"])
+    activation = parameters["activation"]
+    if not isinstance(activation, str) or activation not in ACTIVATIONS:
+        known = ", ".join(map(repr, ACTIVATIONS))
+        raise ValueError(f"activation must be one of {known} (the functions of hidden units), got {activation!r}")
+    size = parameters["batch_size"]
+    if size != "auto" and not _whole(size):
+        raise ValueError(f"batch_size must be 'auto' or a whole number from 1 on (samples in a batch), got {size!r}")
+    _require_whole("max_iter", parameters["max_iter"], "passes through the data")
+    if parameters["n_iter_no_change"] != math.inf:
+        _require_whole("n_iter_no_change", parameters["n_iter_no_change"], "passes to wait for a better one")
+    _require_real("alpha", parameters["alpha"], math.inf, "it weighs the squares of the weights in the loss")
+    _require_real("tol", parameters["tol"], math.inf, "it is what counts as an improvement")
+    _require_real("validation_fraction", parameters["validation_fraction"], 1.0, "this part of the data is held back")
+
+
+def layer_sizes(sizes: Any) -> list[int]:
+    """The hidden layers' sizes as a list; one number is one layer."""
+    found = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+    if not all(map(_whole, found)):
+        raise ValueError(
+            f"hidden_layer_sizes must be whole numbers from 1 on (the units of each hidden layer), got {sizes!r}"
+        )
+    return [int(size) for size in found]
+
+
+def sample_weights(weights: Any, samples: int) -> Any:
+    """One weight for each sample; one number is the weight of all."""
+    found = np.full(samples, float(weights)) if isinstance(weights, Real) else weights
+    found = check_array(found, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    if found.shape != (samples,):
+        raise ValueError(f"sample_weight must be of shape ({samples},) (one for each sample), got {found.shape}")
+    if found.min() < 0.0:
+        raise ValueError(f"sample_weight must be 0 or more (2 is worth two equal samples), got {found.min()}")
+    if not found.any():
+        raise ValueError("sample_weight must be above 0 for some samples (it is what is learned from), got only zeros")
+    return found
+
+
+def _whole(number: Any) -> bool:
+    return not isinstance(number, bool) and isinstance(number, Integral) and int(number) >= 1
+
+
+def _require_whole(name: str, number: Any, reason: str) -> None:
+    if not _whole(number):
+        raise ValueError(f"{name} must be a whole number from 1 on ({reason}), got {number!r}")
+
+
+def _require_real(name: str, number: Any, below: float, reason: str) -> None:
+    if isinstance(number, bool) or not isinstance(number, Real) or not 0.0 <= float(number) < below:
+        rule = "0 or more and finite" if below == math.inf else f"0 or more and below {below:g}"
+        raise ValueError(f"{name} must be {rule} ({reason}), got {number!r}")

@@ -1,0 +1,270 @@
+"""What classifier and regressor have in common: parameters, the course of a fit, and what is known afterwards."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+import math
+import warnings
+from abc import ABC, abstractmethod
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from gradline.searches import GolsI
+from gradline.sklearn._arguments import check_parameters, layer_sizes, sample_weights
+from gradline.sklearn._network import Weights
+from gradline.sklearn._training import Patience, Samples, Training
+
+BATCH = 200
+"""What `batch_size="auto"` comes close to, from below."""
+
+
+class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
+    """A perceptron trained by line searches. The subclasses know what targets are."""
+
+    def __init__(
+        self,
+        hidden_layer_sizes: Any = (100,),
+        activation: str = "relu",
+        *,
+        search: Any = None,
+        direction: Any = None,
+        alpha: float = 0.0001,
+        batch_size: int | str = "auto",
+        max_iter: int = 200,
+        random_state: Any = None,
+        tol: float = 1e-4,
+        verbose: bool = False,
+        warm_start: bool = False,
+        early_stopping: bool = False,
+        validation_fraction: float = 0.1,
+        n_iter_no_change: float = 10,
+        device: Any = "cpu",
+    ) -> None:
+        self.hidden_layer_sizes = hidden_layer_sizes
+        self.activation = activation
+        self.search = search
+        self.direction = direction
+        self.alpha = alpha
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.random_state = random_state
+        self.tol = tol
+        self.verbose = verbose
+        self.warm_start = warm_start
+        self.early_stopping = early_stopping
+        self.validation_fraction = validation_fraction
+        self.n_iter_no_change = n_iter_no_change
+        self.device = device
+
+    @abstractmethod
+    def _encode(self, y: Any, weights: Any, *, fresh: bool, incremental: bool) -> Any:
+        """What the network shall learn, one row (or number) for each sample; sets the attributes that tell how."""
+
+    @abstractmethod
+    def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        """The loss of each sample."""
+
+    @abstractmethod
+    def _quality(self, outputs: Any, targets: Any, weights: Any) -> float:
+        """The validation score: high is good."""
+
+    @abstractmethod
+    def _strata(self, targets: Any) -> Any:
+        """What the split for early stopping keeps the proportions of, or `None`."""
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Train the network.
+
+        Args:
+            X: samples × features, dense or sparse. Scale the features first, with a `StandardScaler` for example.
+            y: the targets.
+            sample_weight: how much each sample counts in the loss. A weight of 2 is worth two equal samples.
+        """
+        return self._fit(X, y, sample_weight, incremental=False)
+
+    def _fit(self, X: Any, y: Any, sample_weight: Any, *, incremental: bool) -> Self:
+        check_parameters(self.get_params(deep=False))
+        if incremental and self.early_stopping:
+            raise ValueError("early_stopping must be False for partial_fit (it sees one pass at a time), got True")
+        fresh = not hasattr(self, "coefs_") or not (incremental or self.warm_start)
+        X, y = validate_data(
+            self, X, y, accept_sparse="csr", multi_output=True, dtype=(np.float64, np.float32), reset=fresh
+        )
+        weights = None
+        if sample_weight is not None:
+            weights = sample_weights(sample_weight, X.shape[0])
+            X, y, weights = X[weights > 0.0], y[weights > 0.0], weights[weights > 0.0]
+        targets = self._encode(y, weights, fresh=fresh, incremental=incremental)
+        sizes = [X.shape[1], *layer_sizes(self.hidden_layer_sizes), self.n_outputs_]
+        if fresh:
+            self._begin(sizes, X.dtype)
+        elif [coef.shape for coef in self.coefs_] != list(itertools.pairwise(sizes)):
+            raise ValueError(
+                f"hidden_layer_sizes must be those of the last fit (training goes on from its weights), got "
+                f"{self.hidden_layer_sizes!r}"
+            )
+        if self.early_stopping:
+            self._learn(*self._split(X, targets, weights), incremental=incremental)
+        else:
+            self._learn((X, targets, weights), None, incremental=incremental)
+        return self
+
+    def _begin(self, sizes: list[int], dtype: Any) -> None:
+        """Forget everything, and draw new weights."""
+        self._generator = check_random_state(self.random_state)
+        self._keep(Weights.random(sizes, self.activation, self._generator, dtype))
+        self.n_layers_ = len(sizes)
+        self.loss_curve_: list[float] = []
+        self.steps_: list[float] = []
+        self.n_evaluations_ = 0
+        self.validation_scores_: list[float] | None = None
+        self._optimizer_state: tuple[Any, Any] | None = None
+
+    def _split(self, X: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
+        """Samples to learn from, and samples to judge by."""
+        every = np.arange(X.shape[0])
+        strata = self._strata(targets)
+        learn, judge = train_test_split(
+            every, test_size=self.validation_fraction, random_state=self._generator, stratify=strata
+        )
+        if len(judge) < 2:
+            raise ValueError(
+                f"validation_fraction must leave 2 samples or more to judge by, got {self.validation_fraction!r} of "
+                f"{len(every)} samples"
+            )
+        parts = [(X[part], targets[part], None if weights is None else weights[part]) for part in (learn, judge)]
+        return parts[0], parts[1]
+
+    def _learn(self, learned: Any, judged: Any, *, incremental: bool) -> None:
+        """Pass after pass, until nothing gets better, `max_iter`, or Ctrl-C."""
+        X, targets, weights = learned
+        training = self._training(X, targets, weights)
+        optimizer = training.optimizer
+        self._resume(training)
+        before = optimizer.evaluations
+        scores: list[float] = []
+        patience = Patience(self.tol, self.n_iter_no_change)
+        best = None
+        self.n_iter_ = 0
+        self.best_loss_ = math.inf
+        passes = 1 if incremental else self.max_iter
+        try:
+            while self.n_iter_ < passes and not patience.ended:
+                training.go()
+                seen = loss = self._checked(training.loss())
+                self.n_iter_ += 1
+                self.loss_curve_.append(loss)
+                self.best_loss_ = min(self.best_loss_, loss)
+                self._say(f"Iteration {self.n_iter_}, loss = {loss:.8f}, step = {training.steps[-1]:.3g}")
+                if judged is not None:
+                    scores.append(self._judge(training.network, *judged))
+                    seen = -scores[-1]
+                if patience.note(seen):
+                    best = Weights.of(training.network)
+        except KeyboardInterrupt:
+            warnings.warn("Training interrupted by user.", stacklevel=4)
+        self.steps_ += training.steps
+        self.n_evaluations_ += optimizer.evaluations - before
+        if not incremental:
+            optimizer.refresh()  # the next fit may have other samples, and begins with a gradient of its own
+        self._optimizer_state = (self._method(), training.state())
+        self._keep(best if best is not None and not incremental else Weights.of(training.network))
+        if judged is not None:
+            self.validation_scores_ = (self.validation_scores_ or []) + scores
+            self.best_validation_score_ = -patience.best
+        self._tell_end(patience, incremental=incremental)
+
+    def _training(self, X: Any, targets: Any, weights: Any) -> Training:
+        samples, size = X.shape[0], self.batch_size
+        if size == "auto":
+            size = samples // math.ceil(samples / BATCH)
+        elif size > samples:
+            warnings.warn(
+                f"batch_size is larger than the number of samples: {samples} is used instead of {size}", stacklevel=5
+            )
+            size = samples
+        search, direction = self._method()
+        network = Weights(self.coefs_, self.intercepts_).network(self.activation, self.device)
+        return Training(
+            network,
+            self._samples(X, targets, weights),
+            self._losses,
+            search,
+            direction=direction,
+            decay=self.alpha / (samples if weights is None else float(weights.sum())),
+            batch_size=int(size),
+            seed=int(self._generator.randint(np.iinfo(np.int32).max)),
+        )
+
+    def _samples(self, X: Any, targets: Any, weights: Any) -> Samples:
+        dtype = self.coefs_[0].dtype
+        inputs = X.astype(dtype, copy=False)
+        if isinstance(inputs, np.ndarray):
+            inputs = torch.tensor(inputs, device=self.device)
+        if np.issubdtype(targets.dtype, np.floating):
+            targets = targets.astype(dtype)
+        if weights is not None:
+            weights = torch.tensor((weights / weights.mean()).astype(dtype), device=self.device)
+        return Samples(inputs, torch.tensor(targets, device=self.device), weights)
+
+    def _method(self) -> tuple[Any, Any]:
+        return GolsI() if self.search is None else self.search, self.direction
+
+    def _resume(self, training: Training) -> None:
+        """Go on from the last fit's step and the direction's memory, if they are of the same search."""
+        if self._optimizer_state is not None:
+            method, state = self._optimizer_state
+            if method == self._method():
+                training.optimizer.load_state_dict(copy.deepcopy(state))  # which it may change in place
+
+    def _checked(self, loss: float) -> float:
+        if not math.isfinite(loss):
+            raise ValueError(
+                f"X must be of moderate size (the loss must be finite), got a loss of {loss!r}: scale it, with a "
+                f"StandardScaler for example"
+            )
+        return loss
+
+    def _judge(self, network: nn.Module, X: Any, targets: Any, weights: Any) -> float:
+        outputs = Weights.of(network).outputs(X, self.activation)
+        score = self._quality(outputs, targets, weights)
+        self._say(f"Validation score: {score:f}")
+        return score
+
+    def _tell_end(self, patience: Patience, *, incremental: bool) -> None:
+        if patience.ended:
+            what = "Validation score" if self.early_stopping else "Training loss"
+            self._say(f"{what} did not improve by {self.tol:g} in {self.n_iter_no_change} passes in a row. Stopping.")
+        elif self.n_iter_ == self.max_iter and not incremental:
+            warnings.warn(
+                f"Maximum iterations ({self.max_iter}) reached and the training hasn't converged yet.",
+                ConvergenceWarning,
+                stacklevel=5,
+            )
+
+    def _say(self, words: str) -> None:
+        if self.verbose:
+            print(words)
+
+    def _keep(self, weights: Weights) -> None:
+        self.coefs_, self.intercepts_ = weights
+
+    def _outputs(self, X: Any) -> Any:
+        """The last layer's values, one row for each sample."""
+        check_is_fitted(self)
+        X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
+        return Weights(self.coefs_, self.intercepts_).outputs(X, self.activation)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
