@@ -56,7 +56,7 @@ def test_no_schedule_is_saved_and_loaded():
     again = gradline.NoSchedule(problem_with(GolsI()).optimizer)
     again.load_state_dict(scheduler.state_dict())
     assert again.last_epoch == scheduler.last_epoch == 1
-    assert again.get_last_lr() == scheduler.get_last_lr()
+    assert again.get_last_lr() == [0.0]  # what its own optimizer shows
 
 
 def test_a_learning_rate_saved_by_a_scheduler_is_not_taken_for_news():
@@ -75,10 +75,18 @@ def test_lr_none_is_no_learning_rate(build):
     parameters = list(Problem().model.parameters())
     assert build(parameters, lr=None).param_groups[0]["lr"] == 0.0
     assert build([{"params": parameters, "lr": None}]).param_groups[0]["lr"] == 0.0
-    with pytest.raises(ValueError, match=r"lr must not be given or None .*got 0.01"):
+    with pytest.raises(ValueError, match=r"lr must be None or not given .*got 0.01"):
         build(parameters, lr=0.01)
-    with pytest.raises(ValueError, match=r"lr must not be given or None .*got 0.01"):
+    with pytest.raises(ValueError, match=r"lr must be None or not given .*got 0.01"):
         build([{"params": parameters, "lr": 0.01}])
+
+
+def test_weight_decay_without_a_direction_is_not_ignored():
+    parameters = list(Problem().model.parameters())
+    with pytest.raises(ValueError, match=r"weight_decay must be 0 without a direction .* got 0.5"):
+        gradline.GOLSI([{"params": parameters, "weight_decay": 0.5}])
+    gradline.GOLSI([{"params": parameters, "weight_decay": 0.0}])
+    gradline.GOLSI([{"params": parameters, "weight_decay": 0.5}], direction=torch.optim.AdamW)
 
 
 @pytest.mark.parametrize("direction", [None, torch.optim.Adam])
@@ -113,6 +121,31 @@ def test_spread_a_closure_that_fails_changes_nothing():
 def test_values_of_several_batches_are_not_compared(search):
     with pytest.raises(ValueError, match=r"spread must be False for \w+ \(it compares values of one batch.*got True"):
         gradline.LineSearchOptimizer(Problem().model.parameters(), search, spread=True)
+
+
+def test_a_closure_that_leaves_the_gradients_as_they_were_is_noticed():
+    problem = problem_with(GolsI())
+    problem.closure()
+    with pytest.warns(RuntimeWarning, match=r"closure left the gradients .* backward\(\)"):
+        problem.optimizer.step(lambda: None)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # said once is enough
+        problem.optimizer.step(lambda: None)
+    spread = problem_with(GolsI(), spread=True)
+    spread.closure()
+    spread.optimizer.step(lambda: None)  # one probe, on the gradients there are
+
+
+def test_it_tells_whether_the_parameters_stand_at_a_probe():
+    problem = problem_with(GolsI())
+    assert not problem.optimizer.probing
+    problem.turn()
+    assert problem.optimizer.probing
+    with problem.optimizer.eval():
+        assert not problem.optimizer.probing
+    assert problem.optimizer.probing
+    problem.optimizer.step(problem.closure)
+    assert not problem.optimizer.probing
 
 
 def test_a_search_hook_is_called_at_the_end_of_each_search():

@@ -42,10 +42,20 @@ def check_spread(search: Any, spread: bool) -> None:
         )
 
 
+def check_decay(group: dict[str, Any]) -> None:
+    """Without a direction that knows of it, a decay of weights would be ignored."""
+    if group.get("weight_decay"):
+        raise ValueError(
+            f"weight_decay must be 0 without a direction (it is part of an optimizer's update): give "
+            f"direction=torch.optim.AdamW or functools.partial(torch.optim.SGD, weight_decay=...), got "
+            f"{group['weight_decay']!r}"
+        )
+
+
 def without_lr(options: dict[str, Any]) -> dict[str, Any]:
     """Options of an optimizer or of one of its groups: no learning rate but `None`, which some trainers pass."""
     if options.get("lr") is not None:
         raise ValueError(
-            f"lr must not be given or None (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
+            f"lr must be None or not given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
         )
     return {name: value for name, value in options.items() if name != "lr"}

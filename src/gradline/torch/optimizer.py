@@ -16,7 +16,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Moments, Record, Search, Slope, Stop, Value, observes
-from gradline.torch._arguments import check_arguments, check_no_variances, check_spread, without_lr
+from gradline.torch._arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
 from gradline.torch.descent import Descent
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update, own_attributes
 from gradline.torch.evaluating import Closure, Evaluation, Evaluator
@@ -149,6 +149,11 @@ class LineSearchOptimizer(Optimizer):
         return self._descent.evaluator.per_sample is not None
 
     @property
+    def probing(self) -> bool:
+        """Whether the parameters stand at a probe now, and not at an accepted point: see `eval()`."""
+        return self._descent.probing and not self._evaluating
+
+    @property
     def evaluations(self) -> int:
         """How many times the gradient was evaluated: closure calls, or `step()` calls without one."""
         return self._descent.evaluations
@@ -262,6 +267,7 @@ class LineSearchOptimizer(Optimizer):
         base = self._base
         if base is None:
             param_group = without_lr(param_group)
+            check_decay(param_group)
             super().add_param_group(param_group)
         elif self.param_groups is not base.param_groups:  # while this optimizer is built, over the base's own groups
             super().add_param_group(param_group)

@@ -25,6 +25,10 @@ class NoSchedule(LRScheduler):
         """What each group shows: the last step."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
+    def get_last_lr(self) -> list[float | Tensor]:
+        """The same: there is no other."""
+        return self.get_lr()
+
     def step(self, epoch: Any = None) -> None:
         """Take note of the last step, and do nothing."""
         self.last_epoch += 1
