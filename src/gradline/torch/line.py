@@ -53,6 +53,7 @@ class Line:
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in self.parts]
         self.away = False
         self.aimed = False
+        self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
 
     @classmethod
@@ -97,7 +98,7 @@ class Line:
         fresh = not self.away
         if fresh:
             self.leave()
-        if step > self._longest:  # the parameters' type cannot hold it
+        if not self._shortest <= step <= self._longest:  # the parameters' type cannot hold it
             for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
                 part.copy_(origin.double().add_(direction.double(), alpha=step))
         elif fresh or not single_pass(self.parts):
