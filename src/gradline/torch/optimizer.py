@@ -273,7 +273,8 @@ class LineSearchOptimizer(Optimizer):
                 self.param_groups.pop()
                 raise TypeError(
                     f"parameters must be real (slopes along complex ones are not supported), got one of shape "
-                    f"{tuple(parameter.shape)} and {parameter.dtype}; optimise torch.view_as_real of it"
+                    f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
+                    f"use torch.view_as_complex of that in the model"
                 )
         self._settled = False
         self._show_step()
