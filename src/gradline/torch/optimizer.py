@@ -180,7 +180,14 @@ class LineSearchOptimizer(Optimizer):
             accepted); `None` without a closure.
         """
         if self._evaluating:
+            self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
+        if closure is not None and hasattr(self, "found_inf"):
+            self._forget_scaler()
+            raise RuntimeError(
+                "GradScaler.step() must be called without a closure (it looks for overflows before the closure has "
+                "run): call backward() before, or unscale in the closure and call step(closure) yourself"
+            )
         descent = self._descent
         if closure is None and observes(descent.search) is not Slope and not self._is_preparation():
             raise RuntimeError(
@@ -205,6 +212,7 @@ class LineSearchOptimizer(Optimizer):
                 noise = Noise(self._parameters()) if getattr(closure, "same_noise", self.same_noise) else None
                 loss = descent.hold(closure, noise)
         except BaseException:
+            self._forget_scaler()
             with torch.no_grad():  # the closure's way out may have been interrupted
                 descent.rewind(mark)
             raise
@@ -217,6 +225,11 @@ class LineSearchOptimizer(Optimizer):
             for hook in list(self._optimizer_search_hooks.values()):
                 hook(descent.last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
+
+    def _forget_scaler(self) -> None:
+        """GradScaler sets these for one step, and if it fails leaves them: the next would be divided by both scales."""
+        for name in ("grad_scale", "found_inf"):
+            vars(self).pop(name, None)
 
     def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
         """Have `hook(record)` called whenever a search has ended, with what is then `optimizer.last`.
