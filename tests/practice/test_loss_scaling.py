@@ -80,7 +80,7 @@ def test_after_a_refused_step_the_gradients_are_not_divided_twice():
         assert equal(plain.parameters(), problem.parameters())
         if turn % 5 == 0:
             plain.draw()
-            with problem.optimizer.eval(), pytest.raises(RuntimeError, match="call optimizer.train"):
+            with problem.optimizer.eval(), pytest.raises(RuntimeError, match=r"call optimizer\.train"):
                 scaled_turn(problem, scaler)
             scaler.update()
     assert problem.optimizer.iterations > 3
@@ -124,3 +124,56 @@ def test_a_scaler_that_is_turned_off_leaves_closures_alone():
         assert plain.optimizer.step(plain.closure) == scaler.step(scaled.optimizer, scaled.closure)
         scaler.update()
     assert equal(plain.parameters(), scaled.parameters())
+
+
+def overflowing(problem, scaler, times):
+    """An evaluation whose scaled gradients do not fit, whatever it is that overflows; `times` in a row."""
+    for _ in range(times):
+        problem.optimizer.zero_grad()
+        (scaler.scale(problem.loss()) * float("inf")).backward()
+        scaler.step(problem.optimizer)
+        scaler.update()
+
+
+@pytest.mark.parametrize("direction", [None, torch.optim.Adam])
+def test_an_overflow_costs_one_evaluation_and_changes_nothing_else(direction):
+    """The scale is halved, and the same point is looked at again: at the start and at any probe."""
+    plain, scaled = training(direction=direction), training(direction=direction)
+    scaler = GradScaler("cpu", init_scale=2.0**20)
+    for turn in range(60):
+        if turn % 3 == 0:
+            before = scaled.parameters()
+            overflowing(scaled, scaler, 1)
+            assert equal(before, scaled.parameters())
+        plain.turn()
+        scaled_turn(scaled, scaler)
+        assert equal(plain.parameters(), scaled.parameters())
+    assert scaler.get_scale() == 1.0
+    assert scaled.optimizer.evaluations == plain.optimizer.evaluations + 20
+    assert scaled.optimizer.last == plain.optimizer.last
+
+
+def test_the_scale_finds_its_size_without_a_word():
+    plain, scaled = training(), training()
+    scaler = GradScaler("cpu")
+    overflowing(scaled, scaler, 16)
+    for _ in range(40):
+        plain.turn()
+        scaled_turn(scaled, scaler)
+    assert equal(plain.parameters(), scaled.parameters())
+    assert scaled.optimizer.iterations == plain.optimizer.iterations
+
+
+def test_a_start_that_is_never_finite_is_told():
+    scaled, scaler = training(), GradScaler("cpu")
+    with pytest.warns(RuntimeWarning, match="what was seen at the start is not finite"):
+        overflowing(scaled, scaler, 17)
+
+
+def test_a_probe_that_is_not_finite_twice_is_too_far():
+    scaled, scaler = training(), GradScaler("cpu", init_scale=2.0**10)
+    for _ in range(30):
+        scaled_turn(scaled, scaler)
+    steps = scaled.optimizer._descent.pending.step
+    overflowing(scaled, scaler, 2)
+    assert scaled.optimizer._descent.pending.step == steps / 2

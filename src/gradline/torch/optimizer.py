@@ -203,7 +203,7 @@ class LineSearchOptimizer(Optimizer):
         self._stepping = True
         try:
             if closure is None:
-                descent.turn()
+                descent.turn(scaled=hasattr(self, "found_inf"))
             elif self.spread:
                 with torch.enable_grad():
                     loss = closure()
