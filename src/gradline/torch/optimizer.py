@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler here
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -179,6 +180,8 @@ class LineSearchOptimizer(Optimizer):
             The loss of the accepted probe (the mean of its samples' losses; of the last probe, where none was
             accepted); `None` without a closure.
         """
+        if torch.compiler.is_compiling():
+            return _uncompiled(LineSearchOptimizer.step, self, closure)
         if self._evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
@@ -456,6 +459,12 @@ class _EvalMode:
     ) -> None:
         if not self._previously:
             self._optimizer.train()
+
+
+@_disable_dynamo
+def _uncompiled(step: Callable[..., Any], optimizer: LineSearchOptimizer, closure: Closure | None) -> Any:
+    """A search is Python: nothing is gained by compiling it, and torch would compile pieces anew for each step."""
+    return step(optimizer, closure)
 
 
 def _warn(record: Record[Any, Any]) -> None:
