@@ -1,11 +1,14 @@
 """`torch.compile` of the model: compiled once, whatever the search does to its parameters."""
 
+import shutil
+
 import pytest
 import torch
 from helpers import Problem, equal
 from torch import nn
 
 import gradline
+from gradline.torch.moments import refuse_batch_norm
 
 DIRECTIONS = [None, torch.optim.Adam]
 
@@ -70,6 +73,18 @@ def test_with_autograd_compiled_ahead_of_time_the_steps_are_the_same(direction):
     assert [step for step, _ in compiled.optimizer.last.transcript] == pytest.approx(
         [step for step, _ in plain.optimizer.last.transcript], rel=1e-4
     )
+    torch.testing.assert_close(compiled.parameters(), plain.parameters(), rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="needs a C++ compiler")
+@pytest.mark.filterwarnings("ignore:`torch.jit.script_method` is deprecated:DeprecationWarning")
+def test_torchs_own_compiler_gives_the_same_steps():
+    plain, compiled = training(None), training("inductor")
+    for _ in range(15):
+        plain.optimizer.step(plain.closure)
+        compiled.optimizer.step(compiled.closure)
+    assert compiled.optimizer.evaluations == plain.optimizer.evaluations
     torch.testing.assert_close(compiled.parameters(), plain.parameters(), rtol=1e-3, atol=1e-5)
 
 
@@ -170,8 +185,6 @@ def test_prls_goes_backward_sample_by_sample_where_autograd_is_compiled(diagonal
 
 
 def test_a_compiled_model_does_not_hide_batch_norm_from_a_look_at_its_layers():
-    from gradline.torch.moments.independence import refuse_batch_norm
-
     model = torch.compile(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2)), backend="eager")
     with pytest.raises(ValueError, match="BatchNorm1d"):
         refuse_batch_norm(model)

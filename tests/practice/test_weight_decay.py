@@ -102,3 +102,23 @@ def test_groups_have_decays_of_their_own():
     found = [problem.optimizer.state[p]["line_direction"] for p in problem.model.parameters()]
     torch.testing.assert_close(found, wanted, rtol=1e-6, atol=1e-9)
     assert not equal(found, [-p.grad for p in problem.model.parameters()])
+
+
+def test_only_in_the_loss_it_leads_to_the_minimum_of_the_sum():
+    """Beyond the loss's own minimum a decay leads uphill for the loss, and the search follows only by tiny steps."""
+    ends = []
+    for decay, direction in ((0.5, None), (0.0, partial(torch.optim.SGD, weight_decay=0.5))):
+        x = torch.nn.Parameter(torch.tensor([2.0], dtype=torch.float64))
+        optimizer = gradline.GOLSI([x], direction=direction)
+
+        def closure(x=x, optimizer=optimizer, decay=decay):
+            optimizer.zero_grad()
+            loss = 0.5 * ((x - 1.0).square() + decay * x.square()).sum()
+            loss.backward()
+            return loss
+
+        for _ in range(60):
+            optimizer.step(closure)
+        ends.append(x.item())
+    assert ends[0] == pytest.approx(1.0 / 1.5)
+    assert 0.75 < ends[1] < 1.01
