@@ -68,11 +68,11 @@ def test_nothing_but_empty_parameters_has_no_direction():
     assert optimizer.last.stop is Stop.ZERO_DIRECTION
 
 
-@pytest.mark.parametrize("size", [2, 10])  # few numbers are measured side by side, many one by one
+@pytest.mark.parametrize(("count", "size"), [(1000, 10), (20, 2000)])  # side by side, and one by one
 @pytest.mark.parametrize("direction", DIRECTIONS)
-def test_a_thousand_parameters_move_as_one_vector(size, direction):
+def test_many_parameters_move_as_one_vector(count, size, direction):
     generator = torch.Generator().manual_seed(0)
-    target = torch.randn(1000, size, generator=generator, dtype=torch.float64)
+    target = torch.randn(count, size, generator=generator, dtype=torch.float64)
     one = nn.Parameter(torch.zeros_like(target))
     many = [nn.Parameter(torch.zeros_like(row)) for row in target]
     whole, parted = gradline.GOLSI([one], direction=direction), gradline.GOLSI(many, direction=direction)
@@ -81,6 +81,7 @@ def test_a_thousand_parameters_move_as_one_vector(size, direction):
         parted.step(closure_of(parted, lambda: (torch.stack(many) - target).square().sum()))
         assert parted.last.step == pytest.approx(whole.last.step)
         assert parted.last.stop is whole.last.stop
+    assert (parted._descent.line._pair is not None) == (count == 1000)
     torch.testing.assert_close(torch.stack(many), one)
 
 
