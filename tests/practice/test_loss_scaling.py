@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers import Problem, equal
+from torch import nn
 from torch.amp import GradScaler
 from torch.nn.utils import clip_grad_norm_
 
@@ -177,3 +178,18 @@ def test_a_probe_that_is_not_finite_twice_is_too_far():
     steps = scaled.optimizer._descent.pending.step
     overflowing(scaled, scaler, 2)
     assert scaled.optimizer._descent.pending.step == steps / 2
+
+
+def test_an_overflow_does_not_count_in_running_statistics():
+    problem, scaler = Problem(dtype=torch.float32, model=normalised), GradScaler("cpu", init_scale=2.0**10)
+    problem.optimizer = gradline.GOLSI(problem.model.parameters())
+    scaled_turn(problem, scaler)  # with its first step the optimizer finds the layers that have them
+    for turn in range(10):
+        before = [buffer.clone() for buffer in problem.model.buffers()]
+        overflowing(problem, scaler, 1)
+        assert equal(before, list(problem.model.buffers())), turn
+        scaled_turn(problem, scaler)
+
+
+def normalised(inputs):
+    return nn.Sequential(nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.Linear(8, 1))
