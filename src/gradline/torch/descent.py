@@ -72,6 +72,7 @@ class Descent:
         self.line: Line | None = None
         self.kept: dict[int, Evaluation] = {}
         self.probing = False  # between calls the parameters belong at the probe
+        self.overflows = 0  # of a loss scaler, in a row
         self._nothing: Record[Any, Any] | None = None  # why the last attempt to begin a search began none
 
     @property
@@ -118,12 +119,22 @@ class Descent:
         self.probing = False
         return loss
 
-    def turn(self) -> None:
-        """Tell the gradients that are there, and go to the next probe."""
+    def turn(self, *, scaled: bool = False) -> None:
+        """Tell the gradients that are there, and go to the next probe.
+
+        `scaled`: by a loss scaler, which lowers its scale after an overflow. So there is another look at the same point
+        before it counts: one at a probe, and at the start as many as the scale may need to find its size.
+        """
+        evaluation = self.evaluator.look(self.line if self.probing else None)
+        if scaled and not evaluation.finite and self.overflows < (1 if self.probing else 16):
+            self.overflows += 1
+            self.statistics.put_back()
+            return
+        self.overflows = 0
         if self.probing:
-            self._tell(self.evaluator.look(self.line))
+            self._tell(evaluation)
         else:
-            self._begin(self.evaluator.look(None))
+            self._begin(evaluation)
             self.statistics.put_back()
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))

@@ -20,6 +20,7 @@ from gradline.torch.measuring import Alone, single_pass
 from gradline.torch.sharded import local
 
 _SMALL = 2**12
+_EACH = 2**10
 
 
 class Gradients(NamedTuple):
@@ -53,6 +54,7 @@ class Line:
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in self.parts]
         self.away = False
         self.aimed = False
+        self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
 
     @classmethod
@@ -97,7 +99,7 @@ class Line:
         fresh = not self.away
         if fresh:
             self.leave()
-        if step > self._longest:  # the parameters' type cannot hold it
+        if not self._shortest <= step <= self._longest:  # the parameters' type cannot hold it
             for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
                 part.copy_(origin.double().add_(direction.double(), alpha=step))
         elif fresh or not single_pass(self.parts):
@@ -152,7 +154,8 @@ class Line:
 class _Pair:
     """Direction and gradient of few numbers side by side, so that two calls give all there is to know.
 
-    For a small model on a CPU the calls cost more than the arithmetic, and one more copy of it costs nothing.
+    For a small model on a CPU, or one in small pieces, the calls cost more than the arithmetic, and one more copy of it
+    costs little.
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
@@ -165,12 +168,12 @@ class _Pair:
 
     @staticmethod
     def suits(parameters: list[Tensor]) -> bool:
-        """Whether the parameters are few numbers, of one sort, on a CPU."""
+        """Whether the parameters are few numbers, or few numbers each, of one sort, on a CPU."""
         sort = parameters[0].dtype
         return (
             sort in (torch.float32, torch.float64)
             and all(p.is_cpu and p.dtype == sort for p in parameters)
-            and sum(p.numel() for p in parameters) <= _SMALL
+            and sum(p.numel() for p in parameters) <= max(_SMALL, _EACH * len(parameters))
         )
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:

@@ -73,6 +73,10 @@ def _dot(left: Tensor, right: Tensor) -> Tensor:
     """An inner product, in float32 at least: half precision would lose the digits of the sum."""
     if left.dtype in _HALF:
         left, right = left.float(), right.float()
+    if not left.is_contiguous() and left.stride() == right.stride():
+        # In the order in which both lie in memory, as channels_last does, flattening them needs no copy.
+        order = sorted(range(left.ndim), key=left.stride, reverse=True)
+        left, right = left.permute(order), right.permute(order)
     return torch.dot(left.reshape(-1), right.reshape(-1))
 
 

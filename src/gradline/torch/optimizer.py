@@ -12,6 +12,7 @@ from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler here
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -184,8 +185,17 @@ class LineSearchOptimizer(Optimizer):
             The loss of the accepted probe (the mean of its samples' losses; of the last probe, where none was
             accepted); `None` without a closure.
         """
+        if torch.compiler.is_compiling():
+            return _uncompiled(LineSearchOptimizer.step, self, closure)
         if self._evaluating:
+            self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
+        if closure is not None and hasattr(self, "found_inf"):
+            self._forget_scaler()
+            raise RuntimeError(
+                "GradScaler.step() must be called without a closure (it looks for overflows before the closure has "
+                "run): call backward() before, or unscale in the closure and call step(closure) yourself"
+            )
         descent = self._descent
         if closure is None and observes(descent.search) is not Slope and not self._is_preparation():
             raise RuntimeError(
@@ -201,7 +211,7 @@ class LineSearchOptimizer(Optimizer):
         self._stepping = True
         try:
             if closure is None:
-                descent.turn()
+                descent.turn(scaled=hasattr(self, "found_inf"))
             elif self.spread:
                 with torch.enable_grad():
                     loss = closure()
@@ -210,6 +220,7 @@ class LineSearchOptimizer(Optimizer):
                 noise = Noise(self._parameters()) if getattr(closure, "same_noise", self.same_noise) else None
                 loss = descent.hold(closure, noise)
         except BaseException:
+            self._forget_scaler()
             with torch.no_grad():  # the closure's way out may have been interrupted
                 descent.rewind(mark)
             raise
@@ -222,6 +233,11 @@ class LineSearchOptimizer(Optimizer):
             for hook in list(self._optimizer_search_hooks.values()):
                 hook(descent.last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
+
+    def _forget_scaler(self) -> None:
+        """GradScaler sets these for one step, and if it fails leaves them: the next would be divided by both scales."""
+        for name in ("grad_scale", "found_inf"):
+            vars(self).pop(name, None)
 
     def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
         """Have `hook(record)` called whenever a search has ended, with what is then `optimizer.last`.
@@ -279,7 +295,8 @@ class LineSearchOptimizer(Optimizer):
                 self.param_groups.pop()
                 raise TypeError(
                     f"parameters must be real (slopes along complex ones are not supported), got one of shape "
-                    f"{tuple(parameter.shape)} and {parameter.dtype}; optimise torch.view_as_real of it"
+                    f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
+                    f"use torch.view_as_complex of that in the model"
                 )
         self._settled = False
         self._show_step()
@@ -449,6 +466,12 @@ class _EvalMode:
     ) -> None:
         if not self._previously:
             self._optimizer.train()
+
+
+@_disable_dynamo
+def _uncompiled(step: Callable[..., Any], optimizer: LineSearchOptimizer, closure: Closure | None) -> Any:
+    """A search is Python: nothing is gained by compiling it, and torch would compile pieces anew for each step."""
+    return step(optimizer, closure)
 
 
 def _warn(record: Record[Any, Any]) -> None:
