@@ -9,8 +9,9 @@ batches, the loss on all training data and the error on test data after the same
 
 The searches for the learning rate are not counted: they are made once, and cost `FIND` evaluations.
 
-How a recording is made one number was chosen on the first three problems; the others are held apart. Whether a loss is
-good is told by its ratio to the best of the grid. Losses below `SMALL` are all the same: nothing.
+How a recording is made one number was chosen on the first three problems; the others are held apart. (All but the last
+had been looked at when it was decided to take half of a step where there is momentum.) Whether a loss is good is told
+by its ratio to the best of the grid. Losses below `SMALL` are all the same: nothing.
 
 Run `python benchmarks/learning_rate.py --help`; needs gradline[study]. The MNIST problems need its files.
 """
