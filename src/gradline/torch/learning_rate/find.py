@@ -1,0 +1,174 @@
+"""`find_lr`: a short run with a line search, of which nothing remains but the steps it took."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import Tensor, nn
+
+from gradline.protocol import Search
+from gradline.searches import GolsI
+from gradline.torch.batches import Batches
+from gradline.torch.direction import DirectionFactory
+from gradline.torch.learning_rate.place import put_back
+from gradline.torch.learning_rate.recorder import StepRecorder
+from gradline.torch.optimizer import LineSearchOptimizer
+
+__all__ = ["find_lr"]
+
+PATIENCE = 2.0
+"""Seconds before a progress bar is shown."""
+
+
+def find_lr(
+    model: nn.Module | Iterable[Tensor],
+    loss: Callable[..., Tensor],
+    batches: Any = None,
+    *,
+    evaluations: int = 300,
+    direction: DirectionFactory | None = None,
+    search: Search[Any, Any] | None = None,
+    progress: bool | None = None,
+) -> StepRecorder:
+    """Find learning rates: train for a moment with GOLS-I, and put everything back as it was.
+
+    ```python
+    import torch, gradline
+
+    torch.manual_seed(0)
+    inputs = torch.randn(256, 5)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    batches = gradline.batches.dynamic(inputs, targets, batch_size=64, seed=0)  # or a DataLoader
+
+    steps = gradline.find_lr(
+        model,
+        lambda x, y: torch.nn.functional.mse_loss(model(x), y),
+        batches,
+        evaluations=100,
+        direction=torch.optim.Adam,
+    )
+    adam = torch.optim.Adam(model.parameters(), lr=steps.fixed())
+    ```
+
+    Put back are parameters, gradients, buffers (such as the statistics of BatchNorm), the position of the batches, and
+    the generators of random numbers. So it is after an error and after Ctrl-C, which are passed on.
+
+    Args:
+        model: the model; or its parameters, but then buffers are not put back.
+        loss: called with the parts of a batch (a dict or a single tensor: with the batch itself), or without arguments
+            if there are no `batches`. It returns the loss, and leaves `backward()` to this function.
+        batches: [`gradline.batches`][gradline.batches], a `DataLoader`, or anything that can be gone through again and
+            again.
+        evaluations: how long to train, in gradient evaluations. The last search is brought to its end.
+        direction: whose learning rate to find, as for [`GOLSI`][gradline.GOLSI]: `torch.optim.Adam`,
+            `functools.partial(torch.optim.SGD, momentum=0.9)`, ... `None`: plain SGD.
+        search: how; `None`: `GolsI()`. It must look at slopes or values, not at variances.
+        progress: show a progress bar (needs tqdm). `None`: if there is tqdm and a terminal, and it takes long.
+
+    Returns:
+        The recorded steps: `.fixed()` is a learning rate, `.schedule(optimizer)` a schedule.
+    """
+    whole = model if isinstance(model, nn.Module) else None
+    parameters = _parameters(model)
+    if not callable(loss):
+        raise TypeError(f"loss must be a function that returns the loss of a batch, got {loss!r}")
+    if type(evaluations) is not int or evaluations < 1:
+        raise ValueError(f"evaluations must be a whole number above 0 (the run is so long), got {evaluations!r}")
+    _check_batches(batches)
+    with put_back(whole, parameters, batches), _bar(evaluations, progress) as show:
+        optimizer = LineSearchOptimizer(parameters, GolsI() if search is None else search, direction=direction)
+        if optimizer.per_sample:
+            raise ValueError(
+                f"search must look at slopes or values (the loss is one number here, without variances), got {search!r}"
+            )
+        recorder = StepRecorder(optimizer)
+        closure = _closure(optimizer, loss, batches)
+        while optimizer.evaluations < evaluations:
+            before = optimizer.evaluations
+            optimizer.step(closure)
+            show(optimizer.evaluations - before)
+        recorder.stop()
+    return recorder
+
+
+def _parameters(model: Any) -> list[Tensor]:
+    if isinstance(model, Tensor):
+        raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
+    try:
+        found = list(model.parameters()) if isinstance(model, nn.Module) else list(model)
+    except TypeError:
+        raise TypeError(f"model must be a module or its parameters, got {type(model).__name__}") from None
+    for one in found:
+        if not isinstance(one, Tensor):
+            raise TypeError(f"model must be a module or its parameters, got a {type(one).__name__} among them")
+    found = [parameter for parameter in found if parameter.requires_grad]
+    if not found:
+        raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
+    return found
+
+
+def _check_batches(batches: Any) -> None:
+    if batches is None or isinstance(batches, Batches):
+        return
+    if not isinstance(batches, Iterable) or isinstance(batches, Tensor):
+        raise TypeError(f"batches must be gradline.batches, a DataLoader or the like, got {type(batches).__name__}")
+    if isinstance(batches, tuple | list) and any(isinstance(part, Tensor) for part in batches):
+        raise TypeError(
+            "batches must be gradline.batches, a DataLoader or the like, got tensors: write "
+            "gradline.batches.dynamic(inputs, targets, batch_size=...)"
+        )
+    if isinstance(batches, Iterator):
+        raise TypeError(
+            f"batches must be such that they can be gone through again (what is taken from an iterator cannot be put "
+            f"back), got {type(batches).__name__}"
+        )
+
+
+def _closure(optimizer: LineSearchOptimizer, loss: Callable[..., Tensor], batches: Any) -> Callable[[], Tensor]:
+    if isinstance(batches, Batches):
+        return batches.closure(optimizer, loss)
+    stream = _endless(batches) if batches is not None else None
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        batch: Any = () if stream is None else next(stream)
+        value = loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
+        value.backward()  # type: ignore[no-untyped-call]
+        return value
+
+    return closure
+
+
+def _endless(batches: Iterable[Any]) -> Iterator[Any]:
+    while True:
+        empty = True
+        for batch in batches:
+            empty = False
+            yield batch
+        if empty:
+            raise ValueError("batches must have at least one batch (the run goes through them), got none")
+
+
+@contextmanager
+def _bar(total: int, progress: bool | None) -> Iterator[Callable[[int], Any]]:
+    """A function to be told of evaluations."""
+    if progress is False:
+        yield lambda made: None
+        return
+    try:
+        from tqdm.auto import tqdm
+    except ModuleNotFoundError as error:
+        if error.name not in ("tqdm", "tqdm.auto"):
+            raise
+        if progress:
+            raise ModuleNotFoundError(
+                "progress=True needs tqdm, which is not installed: pip install tqdm", name="tqdm"
+            ) from error
+        yield lambda made: None
+        return
+    hidden = {"disable": None, "delay": PATIENCE} if progress is None else {}  # None: where there is no terminal
+    with tqdm(total=total, desc="finding the learning rate", unit="evaluation", leave=False, **hidden) as bar:
+        yield bar.update

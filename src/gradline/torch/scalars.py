@@ -1,0 +1,140 @@
+"""What searches do, as curves: step sizes, slopes, evaluations and stop reasons, for anything that takes scalars.
+
+The rule: names and numbers only. Who draws them (TensorBoard, a tracker, a list) is the caller's choice, and nothing
+of it is imported here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, Literal
+
+from torch.utils.hooks import RemovableHandle
+
+from gradline.protocol import Record
+from gradline.torch.optimizer import LineSearchOptimizer
+
+__all__ = ["log_scalars"]
+
+
+def log_scalars(
+    optimizer: LineSearchOptimizer,
+    add_scalar: Any,
+    *,
+    prefix: str = "gradline",
+    every: int = 1,
+    at: Literal["evaluations", "searches"] = "evaluations",
+    as_dict: bool = False,
+) -> RemovableHandle:
+    """Hand the numbers of every search to TensorBoard, or to anything else that takes scalars.
+
+    ```python
+    import torch, gradline
+
+    optimizer = gradline.GOLSI(torch.nn.Linear(3, 1).parameters())
+    handle = gradline.log_scalars(optimizer, lambda tag, value, step: print(step, tag, value))  # or a SummaryWriter
+    handle.remove()  # ends it
+    ```
+
+    The scalars, each below `prefix`:
+
+    | tag | value |
+    |---|---|
+    | `step` | the accepted step; 0 if none was accepted |
+    | `slope/start` | the slope where the search began, along its direction |
+    | `slope/accepted` | the slope at the accepted probe; left out if there is none |
+    | `evaluations` | gradient evaluations of this search |
+    | `total/evaluations`, `total/searches` | the same in all, and how many searches have ended |
+    | `stops/sign_change`, ... | how many searches have ended for this reason since logging began |
+
+    What is not finite is left out.
+
+    Args:
+        optimizer: a gradline optimizer.
+        add_scalar: a `SummaryWriter` (of torch, of tensorboardX), which is also told, as a text, what each stop reason
+            means when it first occurs; or its method `add_scalar`; or any function of (tag, value, step).
+        prefix: what the tags begin with; TensorBoard makes a section of it.
+        every: log every so many searches. The counts are of all searches all the same.
+        at: what the curves are drawn over: gradient evaluations, which are the passes through a loop without a closure,
+            or searches, which are the calls of `step(closure)`.
+        as_dict: call `add_scalar` once for a search with a dict of all its scalars and `step=`, as `wandb.log` and
+            `mlflow.log_metrics` want it.
+
+    Returns:
+        A handle: `handle.remove()` ends it.
+    """
+    _check(optimizer, every, at)
+    writer = add_scalar if hasattr(add_scalar, "add_scalar") else None
+    put = add_scalar if writer is None else writer.add_scalar
+    if not callable(put):
+        raise TypeError(
+            f"add_scalar must be a SummaryWriter or a function of (tag, value, step) (it is given the scalars), "
+            f"got {add_scalar!r}"
+        )
+    if writer is not None and as_dict:
+        raise ValueError(
+            f"as_dict must be False for a {type(writer).__name__} (its add_scalar takes one scalar), got {as_dict!r}"
+        )
+    return optimizer.register_search_hook(
+        _Logging(optimizer, put, getattr(writer, "add_text", None), prefix, every, at, as_dict)
+    )
+
+
+class _Logging:
+    """The search hook: counts the stop reasons, and passes the numbers on."""
+
+    def __init__(
+        self,
+        optimizer: LineSearchOptimizer,
+        put: Callable[..., Any],
+        add_text: Callable[..., Any] | None,
+        prefix: str,
+        every: int,
+        at: str,
+        as_dict: bool,
+    ) -> None:
+        self._optimizer, self._put, self._add_text = optimizer, put, add_text
+        self._prefix, self._every, self._at, self._as_dict = prefix, every, at, as_dict
+        self._stops: Counter[str] = Counter()
+
+    def __call__(self, record: Record[Any, Any]) -> None:
+        reason = f"stops/{record.stop.name.lower()}"
+        self._stops[reason] += 1
+        optimizer = self._optimizer
+        place = optimizer.evaluations if self._at == "evaluations" else optimizer.iterations
+        if self._add_text is not None and self._stops[reason] == 1:
+            self._add_text(self._tag(reason), str(record.stop), place)
+        if self._stops.total() % self._every:
+            return
+        scalars = {self._tag(name): value for name, value in self._scalars(record).items() if math.isfinite(value)}
+        if self._as_dict:
+            self._put(scalars, step=place)
+        else:
+            for tag, value in scalars.items():
+                self._put(tag, value, place)
+
+    def _scalars(self, record: Record[Any, Any]) -> dict[str, float]:
+        scalars = {"step": record.step, "slope/start": record.origin.at_zero.slope}
+        if record.outcome.probe is not None:
+            scalars["slope/accepted"] = record.transcript[record.outcome.probe][1].slope
+        scalars["evaluations"] = record.evaluations
+        scalars["total/evaluations"] = self._optimizer.evaluations
+        scalars["total/searches"] = self._optimizer.iterations
+        return scalars | self._stops
+
+    def _tag(self, name: str) -> str:
+        return f"{self._prefix}/{name}" if self._prefix else name
+
+
+def _check(optimizer: Any, every: Any, at: Any) -> None:
+    if not isinstance(optimizer, LineSearchOptimizer):
+        raise TypeError(
+            f"optimizer must be a gradline optimizer (its searches are logged; of a trainer's wrapper give the one "
+            f"inside), got {type(optimizer).__name__}"
+        )
+    if type(every) is not int or every < 1:
+        raise ValueError(f"every must be a whole number above 0 (every so many searches are logged), got {every!r}")
+    if at not in ("evaluations", "searches"):
+        raise ValueError(f"at must be 'evaluations' or 'searches' (the curves are drawn over it), got {at!r}")
