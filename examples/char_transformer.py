@@ -60,7 +60,7 @@ class Transformer(nn.Module):
 def main(arguments: list[str] | None = None) -> tuple[float, str]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--file", type=Path, help="learn from this text instead")
-    parser.add_argument("--steps", type=int, default=800, help="passes through the loop: one gradient each")
+    parser.add_argument("--steps", type=int, default=600, help="passes through the loop: one gradient each")
     parser.add_argument("--context", type=int, default=48)
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)

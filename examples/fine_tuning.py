@@ -18,8 +18,9 @@ from torch import Tensor, nn
 
 import gradline
 
-# Biases and norms take no weight decay: this is the default, and groups may have their own.
-ADAMW = partial(torch.optim.AdamW, weight_decay=0.0)
+# No weight decay but where a group says so. No momentum: it may point uphill for the batch at hand, and then a search
+# finds tiny steps only.
+ADAMW = partial(torch.optim.AdamW, weight_decay=0.0, betas=(0.0, 0.999))
 
 
 def digits(first: int, last: int) -> tuple[Tensor, Tensor]:

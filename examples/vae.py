@@ -10,6 +10,7 @@ compares values (Armijo, StrongWolfe) would need the same noise for all looks of
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -52,7 +53,7 @@ def printed(images: Tensor) -> str:
 
 def main(arguments: list[str] | None = None) -> tuple[float, Tensor]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evaluations", type=int, default=6000, help="gradients to compute")
+    parser.add_argument("--evaluations", type=int, default=4000, help="gradients to compute")
     parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--latent", type=int, default=6)
@@ -64,10 +65,14 @@ def main(arguments: list[str] | None = None) -> tuple[float, Tensor]:
     train, test = pixels[:1500], pixels[1500:]
     model = VAE(options.hidden, options.latent)
 
-    optimizer = gradline.GOLSI(model.parameters())
+    def loss(x: Tensor) -> Tensor:
+        wrong, away = model.losses(x)
+        return wrong + away
+
+    adam = partial(torch.optim.Adam, betas=(0.0, 0.999))  # without momentum, which may point uphill for this batch
+    optimizer = gradline.GOLSI(model.parameters(), direction=adam)
     batches = gradline.batches.dynamic(train, batch_size=options.batch_size, seed=0)
-    # Each call of the closure draws a new batch and new noise.
-    closure = batches.closure(optimizer, lambda x: sum(model.losses(x)))
+    closure = batches.closure(optimizer, loss)  # each call of it draws a new batch and new noise
     report = every = max(options.evaluations // 8, 1)
     while optimizer.evaluations < options.evaluations:
         optimizer.step(closure)  # one whole search: afterwards the parameters are at the accepted point
