@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import gradline
 from gradline.study import data
 
-# Momentum may point uphill for the batch at hand, and then a search finds tiny steps only. So Adam goes without it here.
+# Momentum may point uphill for the batch at hand, which wastes a search. So Adam goes without it.
 DIRECTIONS = {
     "scaled": partial(torch.optim.Adam, betas=(0.0, 0.999)),
     "adam": torch.optim.Adam,

@@ -18,8 +18,7 @@ from torch import Tensor, nn
 
 import gradline
 
-# No weight decay but where a group says so. No momentum: it may point uphill for the batch at hand, and then a search
-# finds tiny steps only.
+# Weight decay only where a group says so. No momentum: it may point uphill for the batch at hand and waste a search.
 ADAMW = partial(torch.optim.AdamW, weight_decay=0.0, betas=(0.0, 0.999))
 
 
