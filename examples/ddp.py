@@ -61,7 +61,12 @@ def train(options: argparse.Namespace, rank: int, processes: int) -> float:
                 parts = {"model": bare.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
                 torch.save(parts, options.checkpoint)
 
-    print(f"rank {rank}: {optimizer.iterations} steps, the last {optimizer.param_groups[0]['lr']!r}")
+    mine = f"rank {rank}: {optimizer.iterations} steps, the last {optimizer.param_groups[0]['lr']!r}"
+    lines = [mine] * processes
+    if dist.is_initialized():
+        dist.all_gather_object(lines, mine)  # two processes that print at once would mix their lines
+    if rank == 0:
+        print("\n".join(lines))
     return error
 
 

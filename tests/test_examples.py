@@ -128,7 +128,7 @@ def test_ddp(tmp_path):
     checkpoint = tmp_path / "checkpoint.pt"
     assert load("ddp").main(["--epochs", "4", "--checkpoint", str(checkpoint)]) < 0.4
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    example = [str(EXAMPLES / "ddp.py"), "--epochs", "8", "--checkpoint", str(checkpoint)]
+    example = [str(EXAMPLES / "ddp.py"), "--epochs", "6", "--checkpoint", str(checkpoint)]
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*torchrun, *example], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
