@@ -98,7 +98,14 @@ def test_every_public_name_is_in_the_reference(site):
     documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}
     public = {
         f"{module.__name__}.{name}"
-        for module in (gradline, gradline.landscape, gradline.plot, gradline.protocol, gradline.searches)
+        for module in (
+            gradline,
+            gradline.landscape,
+            gradline.plot,
+            gradline.protocol,
+            gradline.searches,
+            gradline.sklearn,
+        )
         for name in module.__all__
     }
     assert not public - documented, f"not in the reference: {sorted(public - documented)}"

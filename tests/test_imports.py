@@ -147,6 +147,7 @@ def test_the_core_never_imports_torch(module):
 NEEDS_TORCH = (
     "gradline.torch",
     "gradline.landscape",
+    "gradline.sklearn",
     "gradline.study.networks",
     "gradline.study.lockstep",
     "gradline.study.ordinary",

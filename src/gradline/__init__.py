@@ -14,15 +14,35 @@ if TYPE_CHECKING:
     from gradline import figures as figures
     from gradline import landscape as landscape
     from gradline import plot as plot
+    from gradline import sklearn as sklearn
     from gradline import testing as testing
-    from gradline.torch import GOLSI, LineSearchOptimizer, NoSchedule, PrLS, batches
+    from gradline.torch import (
+        GOLSI,
+        LineSearchOptimizer,
+        NoSchedule,
+        PrLS,
+        StepRecorder,
+        batches,
+        find_lr,
+        log_scalars,
+    )
 
 __version__ = version("gradline")
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "NoSchedule", "PrLS", "batches", "solve"]
+__all__ = [
+    "GOLSI",
+    "LineSearchOptimizer",
+    "NoSchedule",
+    "PrLS",
+    "StepRecorder",
+    "batches",
+    "find_lr",
+    "log_scalars",
+    "solve",
+]
 
-_NEEDS_TORCH = {"GOLSI", "LineSearchOptimizer", "NoSchedule", "PrLS", "batches"}
-_PARTS = {"figures", "landscape", "plot", "testing"}
+_NEEDS_TORCH = set(__all__) - {"solve"}
+_PARTS = {"figures", "landscape", "plot", "sklearn", "testing"}
 
 
 def __getattr__(name: str) -> Any:

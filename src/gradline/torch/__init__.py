@@ -2,7 +2,18 @@
 
 from gradline.torch import batches
 from gradline.torch.constructors import GOLSI, PrLS
+from gradline.torch.learning_rate import StepRecorder, find_lr
 from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.torch.scalars import log_scalars
 from gradline.torch.schedule import NoSchedule
 
-__all__ = ["GOLSI", "LineSearchOptimizer", "NoSchedule", "PrLS", "batches"]
+__all__ = [
+    "GOLSI",
+    "LineSearchOptimizer",
+    "NoSchedule",
+    "PrLS",
+    "StepRecorder",
+    "batches",
+    "find_lr",
+    "log_scalars",
+]

@@ -31,7 +31,8 @@ else:
             from pytorch_lightning import Callback
         except ModuleNotFoundError as error:
             raise ModuleNotFoundError(
-                f"{__name__} needs Lightning, which is not installed: pip install lightning", name="lightning"
+                f"{__name__} needs Lightning, which is not installed: pip install 'gradline[lightning]'",
+                name="lightning",
             ) from error
 
 __all__ = ["LineSearchCallback"]
@@ -150,7 +151,7 @@ def _line_searches(trainer: Trainer) -> list[LineSearchOptimizer]:
 def _rest(trainer: Trainer) -> None:
     """Put the accepted point in place, where the parameters are elsewhere."""
     for optimizer in _line_searches(trainer):
-        if optimizer._descent.probing:
+        if optimizer.probing:
             optimizer.eval()
 
 
