@@ -189,6 +189,12 @@ def test_the_first_guess_is_the_smallest_step():
     assert GolsI(step_min=1e-4).start() == 1e-4
 
 
+def test_the_first_guess_may_be_another():
+    assert GolsI(step_first=0.5).start() == 0.5
+    with pytest.raises(ValueError, match=r"step_first must be between step_min = 1e-08 and step_max .*got 1e-09"):
+        GolsI(step_first=1e-9)
+
+
 def test_a_direction_of_length_zero_has_the_cap_as_its_largest_step():
     record = tell(GolsI(), [-1.0], norm=0.0, guess=1e20)
     assert (record.step, record.stop) == (1e7, Stop.STEP_MAX)

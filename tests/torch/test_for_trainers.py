@@ -81,6 +81,13 @@ def test_lr_none_is_no_learning_rate(build):
         build([{"params": parameters, "lr": 0.01}])
 
 
+@pytest.mark.parametrize("options", [{"momentum": 0.9}, {"weight_decay": 0.1}, {"betas": (0.9, 0.99)}])
+def test_options_of_a_direction_are_not_settings_of_a_search(options):
+    (name,) = options
+    with pytest.raises(TypeError, match=rf"{name} must be given to a direction .*partial\(torch.optim.SGD, {name}="):
+        gradline.GOLSI(Problem().model.parameters(), **options)
+
+
 def test_weight_decay_without_a_direction_is_not_ignored():
     parameters = list(Problem().model.parameters())
     with pytest.raises(ValueError, match=r"weight_decay must be 0 without a direction .* got 0.5"):

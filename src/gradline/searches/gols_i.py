@@ -7,7 +7,14 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches._arguments import require, require_budget, require_factor, require_guess, require_range
+from gradline.searches._arguments import (
+    require,
+    require_budget,
+    require_factor,
+    require_first,
+    require_guess,
+    require_range,
+)
 from gradline.searches._ladder import Ladder, largest_step
 
 
@@ -15,7 +22,7 @@ from gradline.searches._ladder import Ladder, largest_step
 class GolsI:
     """Find a step where the slope changes sign from - to +, starting from the previous step.
 
-    1. Probe the previous step (the very first time `step_min`), clipped to α_max = min(1/‖d‖, `step_max`) and then
+    1. Probe the previous step (the very first time `step_first`), clipped to α_max = min(1/‖d‖, `step_max`) and then
        to `step_min`. If 0 < F'(α) < c2·|F'(0)|, accept it at once.
     2. If F'(α) < 0, multiply the step by `growth` until the slope is no longer negative.
     3. If F'(α) ≥ 0, divide it until the slope is negative.
@@ -35,9 +42,11 @@ class GolsI:
     Args:
         growth: η, the factor between two probes.
         overshoot: c2, how much of the initial slope may remain, with the other sign, when a guess is accepted at once.
-        step_min: α_min, the smallest step and the first guess.
+        step_min: α_min, the smallest step.
         step_max: the cap on the largest step (which is 1/‖d‖ where that is smaller).
         strict: keep every step within [α_min, α_max].
+        step_first: the first guess of the first search; `None`: `step_min`, as published. From there the first search
+            takes about 25 probes; with 1.0, say, a few.
         max_probes: end after this many probes, accepting the last; `None`: the range of steps bounds it (about 50).
     """
 
@@ -46,6 +55,7 @@ class GolsI:
     step_min: float = 1e-8
     step_max: float = 1e7
     strict: bool = False
+    step_first: float | None = None
     max_probes: int | None = None
 
     def __post_init__(self) -> None:
@@ -58,11 +68,13 @@ class GolsI:
             self.overshoot,
         )
         require_range(self.step_min, self.step_max)
+        if self.step_first is not None:
+            require_first(self.step_first, self.step_min, self.step_max)
         require_budget(self.max_probes)
 
     def start(self) -> float:
-        """The first guess: the smallest step."""
-        return self.step_min
+        """The first guess."""
+        return self.step_min if self.step_first is None else self.step_first
 
     def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
         """One search; `memory` is the previous step."""

@@ -52,6 +52,18 @@ def check_decay(group: dict[str, Any]) -> None:
         )
 
 
+def settings(options: dict[str, Any]) -> dict[str, Any]:
+    """Settings of a search: no learning rate, and no option of the optimizer whose direction it may search."""
+    for name in ("betas", "dampening", "eps", "momentum", "nesterov", "weight_decay"):
+        if name in options:
+            raise TypeError(
+                f"{name} must be given to a direction (it is an option of an optimizer's update, which the search goes "
+                f"along): direction=functools.partial(torch.optim.SGD, {name}=...), or another optimizer's class, "
+                f"got {options[name]!r}"
+            )
+    return without_lr(options)
+
+
 def without_lr(options: dict[str, Any]) -> dict[str, Any]:
     """Options of an optimizer or of one of its groups: no learning rate but `None`, which some trainers pass."""
     if options.get("lr") is not None:

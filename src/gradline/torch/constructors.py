@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradline.searches import GolsI, Prls
-from gradline.torch._arguments import without_lr
+from gradline.torch._arguments import settings
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 
@@ -57,7 +57,7 @@ class GOLSI(LineSearchOptimizer):
     ) -> None:
         super().__init__(
             params,
-            GolsI(**without_lr(options)),
+            GolsI(**settings(options)),
             direction=direction,
             reuse_gradient=reuse_gradient,
             spread=spread,
@@ -121,7 +121,7 @@ class PrLS(LineSearchOptimizer):
     ) -> None:
         super().__init__(
             params,
-            Prls(**without_lr(options)),
+            Prls(**settings(options)),
             direction=direction,
             reuse_gradient=reuse_gradient,
             same_noise=same_noise,
