@@ -27,7 +27,9 @@ for x, y in batches.take(100):  # the same, without a closure
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Protocol
 from weakref import WeakSet
 
@@ -142,8 +144,10 @@ class Batches(Iterator[Any]):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Go to a saved position. A loader reads and drops the batches of its epoch up to there."""
-        self._current = self._stream.load_state_dict(state_dict["stream"])
-        self._taken = state_dict["taken"]
+        with _needs_all_of(state_dict):
+            stream, taken = state_dict["stream"], bool(state_dict["taken"])
+        self._current = self._stream.load_state_dict(stream)
+        self._taken = taken
 
 
 class _Stream(Protocol):
@@ -185,34 +189,60 @@ class _Epochs:
 
     def next(self) -> Any:
         for _ in range(2):
-            if self._batches is None:
-                entropy = np.random.SeedSequence((self._seed, self._epoch)).generate_state(1, np.uint64)
-                self._batches = self._begin(int(entropy[0] >> np.uint64(1)), self._epoch)
-                self._position = 0
             try:
+                if self._batches is None:
+                    self._batches = self._begun()
                 batch = next(self._batches)
             except StopIteration:
                 self._batches = None
                 self._epoch += 1
+                self._position = 0
+            except BaseException:
+                self._batches = None  # it may not go on: the epoch is begun anew, and this batch is tried again
+                raise
             else:
                 self._position += 1
                 return batch
         raise ValueError("source must have at least one batch (it is drawn from without end), got an empty one")
 
+    def _begun(self) -> Iterator[Any]:
+        """The epoch from the present position on. What comes before is read and dropped."""
+        entropy = np.random.SeedSequence((self._seed, self._epoch)).generate_state(1, np.uint64)
+        batches = self._begin(int(entropy[0] >> np.uint64(1)), self._epoch)
+        for _ in range(self._position):
+            next(batches)
+        return batches
+
     def state_dict(self) -> dict[str, Any]:
         return {"seed": self._seed, "epoch": self._epoch, "position": self._position, "sizes": self._sizes}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        if state_dict["sizes"] != self._sizes:
+        with _needs_all_of(state_dict):
+            sizes = list(state_dict["sizes"])
+            seed, epoch, position = (operator.index(state_dict[name]) for name in ("seed", "epoch", "position"))
+        if sizes != self._sizes:
             raise ValueError(
                 f"state_dict must be of the same data and batch size (a position means nothing elsewhere): "
-                f"it has {state_dict['sizes']}, here are {self._sizes}"
+                f"it has {sizes}, here are {self._sizes}"
             )
-        self._seed, self._epoch, self._batches = state_dict["seed"], state_dict["epoch"], None
-        batch = None
-        for _ in range(state_dict["position"]):
-            batch = self.next()
-        return batch
+        before = self._seed, self._epoch, self._position
+        self._batches = None
+        try:
+            self._seed, self._epoch, self._position = seed, epoch, max(position - 1, 0)
+            return self.next() if position else None
+        except BaseException:
+            self._seed, self._epoch, self._position = before
+            raise
+
+
+@contextmanager
+def _needs_all_of(state_dict: Any) -> Iterator[None]:
+    try:
+        yield
+    except (LookupError, TypeError) as error:
+        raise ValueError(
+            f"state_dict must be what state_dict() of batches gave (it is a position), got {state_dict!r}"
+        ) from error
 
 
 def _stream(source: tuple[Any, ...], batch_size: int | None, seed: int | None) -> _Epochs:

@@ -47,6 +47,7 @@ class Mark(NamedTuple):
     told: int
     probing: bool
     iterations: int
+    kept: dict[int, Evaluation]
 
 
 class Descent:
@@ -150,7 +151,7 @@ class Descent:
     def mark(self) -> Mark:
         """Note where the conversation stands."""
         told = 0 if self.pending is None else len(self.pending.transcript)
-        return Mark(self.pending, told, self.probing, self.iterations)
+        return Mark(self.pending, told, self.probing, self.iterations, self.kept)
 
     def rewind(self, mark: Mark) -> None:
         """After a failure: put parameters and search back to where they stood.
@@ -169,9 +170,9 @@ class Descent:
             self.pending, self.kept = None, {}
             line.home()
             return
-        told = mark.told if pending is mark.pending else 0
+        told, kept = (mark.told, mark.kept) if pending is mark.pending else (0, {})
         self.pending = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
-        self.kept = {probe: kept for probe, kept in self.kept.items() if probe < told}
+        self.kept = kept
         if mark.probing and pending is mark.pending:
             self.to_probe()
             self.probing = True

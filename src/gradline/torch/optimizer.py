@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import warnings
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeAlias
@@ -24,7 +24,7 @@ from gradline.torch.evaluating import Closure, Evaluation, Evaluator
 from gradline.torch.line import Gradients, Line
 from gradline.torch.noise import Noise
 from gradline.torch.per_sample import PerSample
-from gradline.torch.saving import Saved, pack, read, unpack
+from gradline.torch.saving import Saved, damaged, pack, read, unpack
 from gradline.torch.sharded import local, local_gradient, whole
 
 __all__ = ["LineSearchOptimizer"]
@@ -208,6 +208,7 @@ class LineSearchOptimizer(Optimizer):
             self._settled = True
         before, mark = descent.last, descent.mark()
         loss = None
+        noise = None
         self._stepping = True
         try:
             if closure is None:
@@ -217,12 +218,15 @@ class LineSearchOptimizer(Optimizer):
                     loss = closure()
                 descent.turn()
             else:
-                noise = Noise(self._parameters()) if getattr(closure, "same_noise", self.same_noise) else None
+                if getattr(closure, "same_noise", self.same_noise):
+                    noise = Noise(self._parameters())
                 loss = descent.hold(closure, noise)
         except BaseException:
             self._forget_scaler()
             with torch.no_grad():  # the closure's way out may have been interrupted
                 descent.rewind(mark)
+            if noise is not None:  # taken again, the step sees the same noise: a part of it may have been seen
+                noise.again()
             raise
         finally:
             self._stepping = False
@@ -318,32 +322,72 @@ class LineSearchOptimizer(Optimizer):
             for parameter, gradient in zip(*kept.gradients, strict=True):
                 state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = whole(gradient, parameter)
         first, *others = packed["param_groups"]
-        first = {**first, SEARCH: json.dumps({**pack(self._descent), "evaluating": self._evaluating})}
-        return {**packed, "state": state, "param_groups": [first, *others]}
+        tensors = Counter(name for held in state.values() for name in held if _is_ours(name))
+        search = {**pack(self._descent), "evaluating": self._evaluating, "tensors": tensors}
+        return {**packed, "state": state, "param_groups": [{**first, SEARCH: json.dumps(search)}, *others]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict()` gave. An unsuitable one is refused, and nothing is changed."""
-        packed = read(state_dict["param_groups"][0].get(SEARCH))
-        saved = unpack(self._descent, packed)
-        self._check_shapes(state_dict["state"])
-        super().load_state_dict(state_dict)
-        self._evaluating = packed["evaluating"]
-        self._restore(saved)
-        if self._base is not None:
-            self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
-        self._hold_buffers()
-        self._show_step()
+        try:
+            packed = read(state_dict["param_groups"][0].get(SEARCH))
+            saved = unpack(self._descent, packed)
+            self._check_tensors(state_dict, packed, saved)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise damaged(error) from error
+        undo = self._remembered()
+        try:
+            super().load_state_dict(state_dict)
+            self._evaluating = packed["evaluating"]
+            self._restore(saved)
+            if self._base is not None:
+                self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
+            self._settled = False  # the model may have been loaded too, and its running statistics are others
+            self._hold_buffers()
+            self._show_step()
+        except (LookupError, TypeError, AttributeError) as error:
+            undo()
+            raise damaged(error) from error
+        except BaseException:
+            undo()
+            raise
 
-    def _check_shapes(self, state: dict[Any, dict[str, Any]]) -> None:
-        """The saved line belongs to parameters of these shapes."""
-        for place, parameter in enumerate(self._parameters()):
-            for name, tensor in state.get(place, {}).items():
-                ours = name in (ORIGIN, DIRECTION) or str(name).startswith(KEPT)
-                if ours and tensor.shape != parameter.shape:
+    def _remembered(self) -> Callable[[], None]:
+        """A way back: loading puts new things in the place of the old ones, and changes none of these."""
+        owners = [self, self._descent, self._descent.evaluator, *([] if self._base is None else [self._base])]
+        before = [(owner, dict(vars(owner))) for owner in owners]
+
+        def undo() -> None:
+            for owner, attributes in before:
+                vars(owner).clear()
+                vars(owner).update(attributes)
+
+        return undo
+
+    def _check_tensors(self, state_dict: dict[str, Any], packed: dict[str, Any], saved: Saved) -> None:
+        """The saved line belongs to parameters of these shapes, and all of it is there."""
+        places = [place for group in state_dict["param_groups"] for place in group["params"]]
+        parameters = self._parameters()
+        if len(places) != len(parameters):
+            return  # torch tells
+        found: Counter[str] = Counter()
+        for place, parameter in zip(places, parameters, strict=True):
+            for name, tensor in state_dict["state"].get(place, {}).items():
+                if not _is_ours(name):
+                    continue
+                found[name] += 1
+                if tensor.shape != parameter.shape:
                     raise ValueError(
                         f"state_dict must be of parameters of the same shapes (the search goes on along its own line), "
                         f"but parameter {place} has {tuple(parameter.shape)} and its saved one {tuple(tensor.shape)}"
                     )
+        needed = Counter({f"{KEPT}{probe}": 1 for probe in saved.kept})
+        if saved.pending is not None:
+            needed[DIRECTION] = 1
+        needed |= Counter(packed.get("tensors", {}))
+        needed[ORIGIN] = found[DIRECTION]
+        for name, count in needed.items():
+            if found[name] < count:
+                raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
 
     def _restore(self, saved: Saved) -> None:
         """Take over a saved conversation and the tensors that belong to it."""
@@ -449,6 +493,10 @@ class LineSearchOptimizer(Optimizer):
                 "on parameters that require gradients"
             )
         return Gradients(parameters, tensors)
+
+
+def _is_ours(name: Any) -> bool:
+    return name in (ORIGIN, DIRECTION) or str(name).startswith(KEPT)
 
 
 class _EvalMode:

@@ -7,9 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
-from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Stop, Transcript, Value
+from gradline.protocol import (
+    Moments,
+    Origin,
+    Outcome,
+    Pending,
+    Record,
+    Search,
+    Slope,
+    Stop,
+    Transcript,
+    Value,
+    candidates,
+    observes,
+)
 from gradline.torch.descent import Descent
 from gradline.torch.direction import Update
 
@@ -62,47 +76,116 @@ def read(saved: Plain) -> dict[str, Plain]:
     """What a state_dict has to tell of a search."""
     if saved is None or (isinstance(saved, str) and not saved.startswith("{")):
         raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
-    return cast("dict[str, Plain]", json.loads(saved) if isinstance(saved, str) else saved)
+    try:
+        packed = json.loads(saved) if isinstance(saved, str) else saved
+    except ValueError as error:
+        raise damaged(error) from error
+    if not isinstance(packed, dict):
+        raise damaged(f"its line search is a {type(packed).__name__}")
+    return packed
+
+
+def damaged(defect: object) -> ValueError:
+    """The error for a state that no optimizer can have saved so."""
+    told = f"{type(defect).__name__}: {defect}" if isinstance(defect, Exception) else str(defect)
+    return ValueError(
+        f"state_dict must be as it was saved (training goes on exactly from it), got a damaged one: {told}"
+    )
 
 
 def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     """The inverse of `pack`, for the same kind of search and direction. Refuses what does not fit; changes nothing."""
     search = descent.search
-    if packed["version"] not in (1, VERSION):
+    _check_kind(descent, packed)
+    try:
+        memory = unpack_memory(search, packed["memory"])
+        under_way = None if packed["pending"] is None else _unpack_begun(search, packed["pending"])
+        last = None if packed["last"] is None else _unpack_record(search, packed)
+        evaluations, iterations = _count(packed["evaluations"]), _count(packed["iterations"])
+        probing = _flag(packed["probing"])
+        kept = {
+            _count(probe): (_number(norm), _number(slope), None if value is None else _number(value))
+            for probe, norm, slope, value in packed["kept"]
+        }
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise damaged(error) from error
+    _check_memory(search, memory)
+    pending = None if under_way is None else _resume(search, *under_way)
+    _check_pending(search, pending, probing, kept)
+    return Saved(memory, pending, last, evaluations, iterations, probing, kept)
+
+
+def _check_kind(descent: Descent, packed: dict[str, Plain]) -> None:
+    search = descent.search
+    version = packed.get("version")
+    if not isinstance(version, int):
+        raise damaged(f"its version is {version!r}")
+    if version not in (1, VERSION):
         raise ValueError(
-            f"state_dict must be of version 1 or {VERSION} (what this gradline reads), got {packed['version']!r}: "
+            f"state_dict must be of version 1 or {VERSION} (what this gradline reads), got {version!r}: "
             f"it was saved by a newer one"
         )
-    if packed["search"] != type(search).__name__:
+    if packed.get("search") != type(search).__name__:
         raise ValueError(
             f"state_dict must be of a {type(search).__name__} search (another one's memory means something else), "
-            f"got {packed['search']}"
+            f"got {packed.get('search')}"
         )
-    if packed["direction"] != _direction_name(descent):
+    if packed.get("direction") != _direction_name(descent):
         raise ValueError(
             f"state_dict must be of the direction {_direction_name(descent)} (another's state means something else), "
-            f"got {packed['direction']}"
+            f"got {packed.get('direction')}"
         )
-    pending = None if packed["pending"] is None else unpack_pending(search, packed["pending"])
-    last = None
-    if packed["last"] is not None:
-        origin, before, (step, probe, stop, memory), transcript = packed["last"]
-        last = Record(
-            _with_settings(search, packed["settings"]),
-            _unpack_origin(origin),
-            unpack_memory(search, before),
-            Outcome(step, probe, Stop[stop], unpack_memory(search, memory)),
-            _unpack_transcript(transcript),
-        )
-    return Saved(
-        memory=unpack_memory(search, packed["memory"]),
-        pending=pending,
-        last=last,
-        evaluations=packed["evaluations"],
-        iterations=packed["iterations"],
-        probing=packed["probing"],
-        kept={probe: (norm, slope, value) for probe, norm, slope, value in packed["kept"]},
-    )
+
+
+def _resume(search: Search[Any, Any], origin: Origin[Any], memory: Any, told: Transcript[Any]) -> Pending[Any, Any]:
+    _check_memory(search, memory)
+    try:
+        return Pending.replay(search, origin, memory, told)
+    except TypeError as error:  # observations of another kind
+        raise damaged(error) from error
+
+
+def _check_pending(
+    search: Search[Any, Any], pending: Pending[Any, Any] | None, probing: bool, kept: Collection[int]
+) -> None:
+    """A search under way waits for a probe, and has the gradients of those that it may yet accept."""
+    if pending is None:
+        if probing or kept:
+            raise damaged("there is a probe, but no search")
+        return
+    if pending.outcome is not None:
+        raise damaged("the search under way has ended")
+    if hasattr(search, "candidates") and pending.transcript:
+        gone = set(candidates(search, pending.transcript)) - set(kept)
+        if gone:
+            raise damaged(f"nothing was kept of the probes {sorted(gone)}")
+
+
+def _check_memory(search: Search[Any, Any], memory: Any) -> None:
+    """A search is pure, so that trying its memory costs nothing; with a bad one every later step would fail."""
+    known = {Slope: Slope(-1.0), Value: Value(-1.0, 0.0), Moments: Moments(-1.0, 0.0, 1.0, 1.0)}
+    try:
+        Pending(search, Origin(known[observes(search)], 1.0), memory)
+    except Exception as error:
+        raise damaged(f"{type(search).__name__} cannot begin from the memory {memory!r} ({error})") from error
+
+
+def _number(packed: Plain) -> float:
+    if isinstance(packed, bool) or not isinstance(packed, float | int):
+        raise TypeError(f"{packed!r} is not a number")
+    return packed
+
+
+def _count(packed: Plain) -> int:
+    if isinstance(packed, bool) or not isinstance(packed, int) or packed < 0:
+        raise TypeError(f"{packed!r} is not a count")
+    return packed
+
+
+def _flag(packed: Plain) -> bool:
+    if not isinstance(packed, bool):
+        raise TypeError(f"{packed!r} is neither true nor false")
+    return packed
 
 
 def _pack_settings(search: Search[Any, Any]) -> Plain:
@@ -160,8 +243,23 @@ def pack_pending(pending: Pending[Any, Any]) -> Plain:
 
 def unpack_pending(search: Search[Any, Any], packed: Plain) -> Pending[Any, Any]:
     """The inverse of `pack_pending`."""
+    return Pending.replay(search, *_unpack_begun(search, packed))
+
+
+def _unpack_begun(search: Search[Any, Any], packed: Plain) -> tuple[Origin[Any], Any, Transcript[Any]]:
     origin, memory, transcript = packed
-    return Pending.replay(search, _unpack_origin(origin), unpack_memory(search, memory), _unpack_transcript(transcript))
+    return _unpack_origin(origin), unpack_memory(search, memory), _unpack_transcript(transcript)
+
+
+def _unpack_record(search: Search[Any, Any], packed: dict[str, Plain]) -> Record[Any, Any]:
+    origin, before, (step, probe, stop, memory), transcript = packed["last"]
+    return Record(
+        _with_settings(search, packed["settings"]),
+        _unpack_origin(origin),
+        unpack_memory(search, before),
+        Outcome(_number(step), None if probe is None else _count(probe), Stop[stop], unpack_memory(search, memory)),
+        _unpack_transcript(transcript),
+    )
 
 
 def _pack_origin(origin: Origin[Any]) -> Plain:
@@ -169,7 +267,8 @@ def _pack_origin(origin: Origin[Any]) -> Plain:
 
 
 def _unpack_origin(packed: Plain) -> Origin[Any]:
-    return Origin(_unpack_seen(packed[0]), packed[1])
+    at_zero, norm = packed
+    return Origin(_unpack_seen(at_zero), _number(norm))
 
 
 def _pack_outcome(outcome: Outcome[Any]) -> Plain:
@@ -181,9 +280,9 @@ def _pack_transcript(transcript: Transcript[Any]) -> Plain:
 
 
 def _unpack_transcript(packed: Plain) -> Transcript[Any]:
-    return [(step, _unpack_seen(seen)) for step, seen in packed]
+    return [(_number(step), _unpack_seen(seen)) for step, seen in packed]
 
 
 def _unpack_seen(packed: Plain) -> Slope:
     kinds: dict[int, type[Slope]] = {1: Slope, 2: Value, 4: Moments}
-    return kinds[len(packed)](*packed)
+    return kinds[len(packed)](*map(_number, packed))
