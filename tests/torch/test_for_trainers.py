@@ -130,17 +130,28 @@ def test_values_of_several_batches_are_not_compared(search):
         gradline.LineSearchOptimizer(Problem().model.parameters(), search, spread=True)
 
 
-def test_a_closure_that_leaves_the_gradients_as_they_were_is_noticed():
+def test_a_closure_that_computes_nothing_is_refused():
     problem = problem_with(GolsI())
     problem.closure()
-    with pytest.warns(RuntimeWarning, match=r"closure left the gradients .* backward\(\)"):
-        problem.optimizer.step(lambda: None)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # said once is enough
+    with pytest.raises(RuntimeError, match="no parameter has a gradient"):
         problem.optimizer.step(lambda: None)
     spread = problem_with(GolsI(), spread=True)
     spread.closure()
     spread.optimizer.step(lambda: None)  # one probe, on the gradients there are
+
+
+def test_a_closure_need_not_clear_gradients():
+    careful, careless = problem_with(GolsI()), problem_with(GolsI())
+
+    def closure():
+        loss = careless.loss(careless.draw())
+        loss.backward()
+        return loss
+
+    for _ in range(5):
+        careful.optimizer.step(careful.closure)
+        careless.optimizer.step(closure)
+    assert equal(careful.parameters(), careless.parameters())
 
 
 def test_it_tells_whether_the_parameters_stand_at_a_probe():

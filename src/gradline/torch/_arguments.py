@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from torch import nn
 from torch.optim import Optimizer
 
 from gradline.protocol import Slope, observes
@@ -14,8 +15,12 @@ def check_arguments(params: Any, search: Any, direction: Any) -> None:
     if isinstance(params, Optimizer):
         kind = type(params).__name__
         raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
+    if isinstance(params, nn.Module):
+        raise TypeError("params must be parameters, not a model: write model.parameters()")
     if isinstance(search, type):
         raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
+    if not (callable(getattr(search, "search", None)) and callable(getattr(search, "start", None))):
+        raise TypeError(f"search must be a search such as gradline.searches.GolsI(), got {search!r}")
     if direction is not None and (isinstance(direction, Optimizer) or not callable(direction)):
         raise TypeError(
             f"direction must be the class of a torch optimizer or a functools.partial of it (it is built over the same "
@@ -35,6 +40,8 @@ def check_no_variances(search: Any, **options: bool) -> None:
 
 def check_spread(search: Any, spread: bool) -> None:
     """A search that compares values needs all of its probes on one batch."""
+    if type(spread) is not bool:
+        raise TypeError(f"spread must be True or False (whether a search goes over several steps), got {spread!r}")
     if spread and observes(search) is not Slope:
         raise ValueError(
             f"spread must be False for {type(search).__name__} (it compares values of one batch, and each probe would "

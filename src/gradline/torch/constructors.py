@@ -37,11 +37,13 @@ class GOLSI(LineSearchOptimizer):
     Args:
         params: parameters or parameter groups.
         direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
-        reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        spread: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        same_noise: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        process_group: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]. None needs to be changed.
+        reuse_gradient: begin a search from the accepted probe's gradient; `False` evaluates its start anew.
+        spread: make one probe in each `step(closure)`, and go on with the next one's batch: for trainers.
+        same_noise: draw the same random numbers (dropout) in all evaluations of a search.
+        process_group: who trains together, where that cannot be seen. On all four see
+            [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]: `step_first`, `growth`, `overshoot`,
+            `step_min`, `step_max`, `strict`, `max_probes`. None needs to be changed.
     """
 
     def __init__(

@@ -148,6 +148,12 @@ class Descent:
         """Put the parameters where the search wants to look."""
         cast(Line, self.line).go(cast("Pending[Any, Any]", self.pending).step)
 
+    def abandon(self) -> None:
+        """End the search under way where the parameters are now: somebody has put them there."""
+        self.pending, self.kept, self.probing = None, {}, False
+        if self.line is not None:
+            self.line.away = False
+
     def mark(self) -> Mark:
         """Note where the conversation stands."""
         told = 0 if self.pending is None else len(self.pending.transcript)

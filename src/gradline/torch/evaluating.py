@@ -6,7 +6,6 @@ A closure made them, or the user's own `loss.backward()`; in one process or in s
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
@@ -20,8 +19,6 @@ from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.per_sample import PerSample
 
 Closure: TypeAlias = Callable[[], Any]
-
-_SEEN = "_gradline_seen"  # a mark on a gradient: its version when it was looked at
 
 
 class Evaluation(NamedTuple):
@@ -62,18 +59,22 @@ class Evaluation(NamedTuple):
 class Evaluator:
     """Makes evaluations, and counts them.
 
-    `collect` finds the gradients there are; `per_sample` makes them from per-sample losses, where variances are needed;
-    `ranks` are the processes that make each evaluation together.
+    `clear` removes all gradients, and `collect` finds those that there are; `per_sample` makes them from per-sample
+    losses, where variances are needed; `ranks` are the processes that make each evaluation together.
     """
 
     def __init__(
-        self, search: Search[Any, Any], collect: Callable[[], Gradients], per_sample: PerSample | None = None
+        self,
+        search: Search[Any, Any],
+        clear: Callable[[], None],
+        collect: Callable[[], Gradients],
+        per_sample: PerSample | None = None,
     ) -> None:
         self.per_sample = per_sample
         self.ranks = Alone()
         self.count = 0
-        self._told_of_closure = False
         self._search = search
+        self._clear = clear
         self._collect = collect
 
     def __getstate__(self) -> dict[str, Any]:
@@ -83,11 +84,10 @@ class Evaluator:
         """Have a closure compute the gradients, and look at them."""
         with self.ranks.failing_together():
             self.count += 1
+            self._clear()  # or a closure that forgets it would see all gradients there ever were
             with torch.enable_grad():
                 loss = closure()
             loss, samples, scalars, gradients = self._computed(loss)
-            if samples is None:
-                self._look_for_change(gradients.parameters[0].grad)
         return self._measured(loss, samples, scalars, gradients, line)
 
     def look(self, line: Line | None) -> Evaluation:
@@ -121,18 +121,6 @@ class Evaluator:
             value, variance = self.per_sample.value(samples, self.ranks)
             return Evaluation(gradients, norm, slope, value, loss, variance, samples)
         return Evaluation(gradients, norm, slope, values[0] if values else None, loss)
-
-    def _look_for_change(self, gradient: Any) -> None:
-        """Say, once, that a closure computes nothing: of gradients that it left alone every slope is the same."""
-        if getattr(gradient, _SEEN, None) == gradient._version and not self._told_of_closure:
-            self._told_of_closure = True
-            warnings.warn(
-                "gradline: the closure left the gradients as they were, it seems: it must clear them, compute the loss "
-                "and call backward(), every time it is called",
-                RuntimeWarning,
-                stacklevel=8,
-            )
-        setattr(gradient, _SEEN, gradient._version)
 
     def _scalar(self, loss: Any) -> Tensor:
         if isinstance(loss, Tensor) and loss.numel() == 1:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from gradline.torch.measuring import Alone, single_pass
-from gradline.torch.sharded import local
+from gradline.torch.sharded import is_sharded, local
 
 _SMALL = 2**12
 _EACH = 2**10
@@ -116,6 +116,17 @@ class Line:
             torch.clear_autocast_cache()
             torch._foreach_copy_(self.parts, self.origins)
             self.away = False
+
+    def versions(self) -> list[int] | None:
+        """What tells whether somebody has written to the parameters since; `None` where nothing does."""
+        return None if any(map(is_sharded, self.parameters)) else [part._version for part in self.parts]
+
+    def is_at(self, step: float | None) -> bool:
+        """Whether the parameters are x0 + step · d, to the last digit; x0 itself, without a step."""
+        if step is None:
+            return all(map(torch.equal, self.parts, self.origins))
+        places = zip(self.parts, self.origins, self.directions, strict=True)
+        return all(torch.equal(part, torch.add(origin, direction, alpha=step)) for part, origin, direction in places)
 
     def moves(self, parameters: list[Tensor]) -> bool:
         """Whether it is these parameters that move (by identity: tensors have no plain equality)."""

@@ -116,7 +116,7 @@ class LineSearchOptimizer(Optimizer):
         way = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        evaluator = Evaluator(search, self._gradients, per_sample)
+        evaluator = Evaluator(search, self._clear, self._gradients, per_sample)
         self._descent = Descent(search, way, evaluator, reuse_gradient=reuse_gradient)
         self.spread = spread
         self.same_noise = same_noise
@@ -130,6 +130,8 @@ class LineSearchOptimizer(Optimizer):
         self._held: Line | None = None  # the line whose buffers stand in self.state
         self._stepping = False
         self._told_of_lr = False
+        self._told_of_change = False
+        self._versions: list[int] | None = None  # of the parameters, when they were last put in place
         self._shown: float | None = None  # the step that all groups show; None while that is not sure
         self._show_step()
 
@@ -178,8 +180,9 @@ class LineSearchOptimizer(Optimizer):
         looks at slopes does not look at the loss: a NaN loss whose gradients are finite goes unseen.
 
         Args:
-            closure: clears the gradients, computes the loss of a batch, calls `backward()` on it and returns it. For
-                searches that look at variances it computes and returns the losses of all samples, and that is all.
+            closure: computes the loss of a batch, calls `backward()` on it and returns it. Gradients are cleared before
+                each call; `zero_grad()` in it does no harm. For searches that look at variances it computes and returns
+                the losses of all samples, and that is all.
 
         Returns:
             The loss of the accepted probe (the mean of its samples' losses; of the last probe, where none was
@@ -203,6 +206,7 @@ class LineSearchOptimizer(Optimizer):
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
             )
         self._look_at_lr()
+        self._look_at_parameters()
         if not self._settled:
             descent.settle(self._parameters(), self._optimizer_process_group)
             self._settled = True
@@ -232,6 +236,7 @@ class LineSearchOptimizer(Optimizer):
             self._stepping = False
             self._hold_buffers()
             self._show_step()
+            self._note_versions()
         if descent.last is not None and descent.last is not before:
             _warn(descent.last)
             for hook in list(self._optimizer_search_hooks.values()):
@@ -261,25 +266,35 @@ class LineSearchOptimizer(Optimizer):
         if not self._evaluating and self._descent.probing and self._descent.line is not None:
             with torch.no_grad():
                 self._descent.line.home()
+            self._note_versions()
         previously, self._evaluating = self._evaluating, True
         return _EvalMode(self, previously)
 
     def train(self) -> None:
         """Go back to where the search goes on, after `eval()`."""
-        if self._evaluating and self._descent.probing:
-            with torch.no_grad():
-                self._descent.to_probe()
+        descent = self._descent
+        if self._evaluating and descent.probing:
+            if self._changed() and descent.line is not None and not descent.line.is_at(None):
+                descent.abandon()  # the user has put the parameters elsewhere, to train on from there
+            else:
+                with torch.no_grad():
+                    descent.to_probe()
+            self._note_versions()
         self._evaluating = False
 
     def refresh(self) -> None:
-        """Evaluate the gradient anew before the next search: call it after changing or freezing parameters by hand.
+        """Evaluate the gradient anew before the next search: call it after freezing parameters by hand.
 
         Ends a search under way at the last accepted point.
         """
-        if self._descent.line is not None:
-            with torch.no_grad():
-                self._descent.line.home()
-        self._descent.pending, self._descent.kept, self._descent.probing = None, {}, False
+        descent = self._descent
+        if descent.line is not None:
+            probe = None if descent.pending is None else descent.pending.step
+            if not (self.probing and self._changed()) or descent.line.is_at(probe):
+                with torch.no_grad():
+                    descent.line.home()
+        descent.abandon()
+        self._note_versions()
         self._settled = False
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
@@ -342,6 +357,7 @@ class LineSearchOptimizer(Optimizer):
             if self._base is not None:
                 self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
             self._settled = False  # the model may have been loaded too, and its running statistics are others
+            self._versions = None  # or will be loaded next
             self._hold_buffers()
             self._show_step()
         except (LookupError, TypeError, AttributeError) as error:
@@ -441,9 +457,37 @@ class LineSearchOptimizer(Optimizer):
         self.param_groups[0][SEARCH] = repr(self.search)  # checkpoints load only what is there to be loaded
         self._shown = step
 
+    def _note_versions(self) -> None:
+        line = self._descent.line
+        self._versions = None if line is None else line.versions()
+
+    def _changed(self) -> bool:
+        """Whether somebody else has written to the parameters."""
+        line = self._descent.line
+        return line is not None and self._versions is not None and line.versions() != self._versions
+
+    def _look_at_parameters(self) -> None:
+        """Where somebody has put the parameters elsewhere (a checkpoint was loaded), the next search begins there."""
+        descent = self._descent
+        if not self._changed() or descent.line is None or descent.pending is None:
+            return
+        if not descent.probing:
+            descent.abandon()
+        elif not descent.line.is_at(descent.pending.step):
+            descent.abandon()
+            if not self._told_of_change:
+                self._told_of_change = True
+                warnings.warn(
+                    "gradline: the parameters were changed since the last step: a new search begins where they are "
+                    "now. To change them again and again, do it at accepted points: in `with optimizer.eval():`",
+                    UserWarning,
+                    stacklevel=6 if "step" in vars(self) else 5,
+                )
+
     def _is_preparation(self) -> bool:
         """Whether this is the first step, on gradients of 0: `torch.distributed.checkpoint` makes the state so."""
-        return not self.evaluations and not any(bool(gradient.any()) for gradient in self._gradients().tensors)
+        gradients = [local(p.grad) for p in self._parameters() if p.grad is not None]
+        return bool(gradients) and not self.evaluations and not any(bool(gradient.any()) for gradient in gradients)
 
     def _look_at_lr(self) -> None:
         """Tell, once, whoever sets a learning rate that it does nothing."""
@@ -469,7 +513,12 @@ class LineSearchOptimizer(Optimizer):
         if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
             self._held = None
             self._settled = False
+            self._versions = None
             self._hold_buffers()
+
+    def _clear(self) -> None:
+        for parameter in self._parameters():
+            parameter.grad = None
 
     def _gradients(self) -> Gradients:
         parameters, tensors = [], []
