@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import warnings
@@ -213,9 +214,7 @@ class LineSearchOptimizer(Optimizer):
             if closure is None:
                 descent.turn(scaled=hasattr(self, "found_inf"))
             elif self.spread:
-                with torch.enable_grad():
-                    loss = closure()
-                descent.turn()
+                loss = descent.turn(closure)
             else:
                 noise = Noise(self._parameters()) if getattr(closure, "same_noise", self.same_noise) else None
                 loss = descent.hold(closure, noise)
@@ -328,6 +327,7 @@ class LineSearchOptimizer(Optimizer):
         self._check_shapes(state_dict["state"])
         super().load_state_dict(state_dict)
         self._evaluating = packed["evaluating"]
+        self._settled = False  # the layers' statistics, as they were kept, are those of another model
         self._restore(saved)
         if self._base is not None:
             self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
@@ -416,6 +416,14 @@ class LineSearchOptimizer(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         # torch's own leaves all but state and groups behind, and with it the search.
         return own_attributes(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LineSearchOptimizer:
+        # In this process it trains with the same processes; a pickled one may be read by another.
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._optimizer_process_group = self._optimizer_process_group
+        return copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
