@@ -1,5 +1,7 @@
 """Several processes take the steps that one takes on the joined batch, and all take the same."""
 
+import copy
+
 import pytest
 import torch
 import torch.distributed as dist
@@ -81,3 +83,22 @@ def each_for_itself(rank, size):
 
 def test_a_process_group_alone_does_not_tie_models_together(two):
     assert two(each_for_itself) == [3, 5]
+
+
+def copied(rank, size):
+    """A copy of an optimizer that was told its group."""
+    twin = copy.deepcopy(Trained(rank, size, search="Armijo", model=net, process_group=dist.group.WORLD))
+
+    def closure():
+        loss = twin.closure()
+        for parameter in twin.model.parameters():
+            dist.all_reduce(parameter.grad, op=dist.ReduceOp.AVG)
+        return loss
+
+    twin.optimizer.step(closure)
+    return twin.optimizer.last.step, twin.optimizer.last.origin.at_zero.value
+
+
+def test_a_copy_trains_with_the_same_processes(two):
+    first, second = two(copied)
+    assert first == second

@@ -1,6 +1,7 @@
 """Layers that remember: BatchNorm's running statistics, and dropout's random numbers."""
 
 import copy
+import gc
 import itertools
 
 import pytest
@@ -244,3 +245,65 @@ def test_prls_with_one_mask():
         problem.optimizer.step(problem.losses)
         ends.append(len(seen))
     assert changes(seen, ends)[0] == 0
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit")
+def test_a_scripted_model_is_watched():
+    problem = problem_of(lambda inputs: torch.jit.script(normed(inputs)))
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+    assert tracked(problem) == 5 < problem.optimizer.evaluations
+
+
+@pytest.mark.filterwarnings("ignore:Lazy modules")
+def test_a_lazy_layer_has_no_statistics_yet():
+    lazy = nn.LazyBatchNorm1d(affine=False)
+    problem = problem_of(lambda inputs: nn.Sequential(nn.Linear(inputs, 8), lazy, nn.Linear(8, 1)))
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+    assert tracked(problem) == 5 < problem.optimizer.evaluations
+
+
+def test_a_module_that_shows_its_parameters_in_groups_is_no_obstacle():
+    class Grouped(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = normed(6).double()
+
+        def parameters(self, recurse=True):
+            return [{"params": list(self.inner.parameters(recurse))}]
+
+        def forward(self, inputs):
+            return self.inner(inputs)
+
+    problem = Problem()
+    problem.model = Grouped()
+    problem.optimizer = gradline.GOLSI(problem.model.parameters())
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+    assert tracked(problem) == 5
+
+
+def test_a_model_that_the_garbage_collector_ignores_is_found():
+    problem = problem_of(normed)
+    gc.freeze()
+    try:
+        for _ in range(5):
+            problem.optimizer.step(problem.closure)
+        assert gc.get_freeze_count()
+    finally:
+        gc.unfreeze()
+    assert tracked(problem) == 5 < problem.optimizer.evaluations
+
+
+def test_a_loaded_checkpoint_keeps_its_own_statistics():
+    problem = problem_of(normed)
+    for _ in range(10):
+        problem.turn()
+    model, optimizer = copy.deepcopy(problem.model.state_dict()), copy.deepcopy(problem.optimizer.state_dict())
+    for _ in range(80):
+        problem.turn()
+    problem.model.load_state_dict(model)
+    problem.optimizer.load_state_dict(optimizer)
+    problem.turn()
+    assert tracked(problem) == int(model["1.num_batches_tracked"]) + 1  # the first forward pass counts

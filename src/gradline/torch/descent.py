@@ -120,17 +120,18 @@ class Descent:
         self.probing = False
         return loss
 
-    def turn(self, *, scaled: bool = False) -> None:
-        """Tell the gradients that are there, and go to the next probe.
+    def turn(self, closure: Closure | None = None, *, scaled: bool = False) -> Any:
+        """Tell the gradients that are there, or that a closure computes, and go to the next probe. Returns its loss.
 
         `scaled`: by a loss scaler, which lowers its scale after an overflow. So there is another look at the same point
         before it counts: one at a probe, and at the start as many as the scale may need to find its size.
         """
-        evaluation = self.evaluator.look(self.line if self.probing else None)
+        evaluation = self.evaluator.look(self.line if self.probing else None, closure)
+        loss = evaluation.loss
         if scaled and not evaluation.finite and self.overflows < (1 if self.probing else 16):
             self.overflows += 1
             self.statistics.put_back()
-            return
+            return loss
         self.overflows = 0
         if self.probing:
             self._tell(evaluation)
@@ -143,6 +144,7 @@ class Descent:
         if self.pending is not None:
             self.to_probe()
             self.probing = True
+        return loss
 
     def to_probe(self) -> None:
         """Put the parameters where the search wants to look."""

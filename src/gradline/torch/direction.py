@@ -72,7 +72,8 @@ class Update:
             for group in groups:
                 group["lr"] = unit
             line.leave()
-            self.base.step()
+            with line.ranks.telling():
+                self.base.step()
             torch._foreach_copy_(line.directions, line.parts)
             torch._foreach_sub_(line.directions, line.origins)
             torch._foreach_div_(line.directions, unit)

@@ -34,7 +34,7 @@ class Evaluation(NamedTuple):
     loss: Any
     value_var: float = 0.0
     samples: Evaluated | None = None
-    statistics: list[Tensor] | None = None
+    statistics: list[Tensor | None] | None = None
 
     def seen(self, slope: float, slope_var: float | None = None) -> Slope:
         """What a search is told, with the slope along its own direction and that slope's variance."""
@@ -90,12 +90,16 @@ class Evaluator:
             loss, samples, scalars, gradients = self._computed(loss)
         return self._measured(loss, samples, scalars, gradients, line)
 
-    def look(self, line: Line | None) -> Evaluation:
-        """Look at the gradients there are, along a line if there is one."""
+    def look(self, line: Line | None, closure: Closure | None = None) -> Evaluation:
+        """Look at the gradients there are, or that a closure computes, along a line if there is one."""
+        loss = None
         with self.ranks.failing_together():
+            if closure is not None:
+                with torch.enable_grad():
+                    loss = closure()
             self.count += 1
             gradients = self._collect()
-        return self._measured(None, None, (), gradients, line)
+        return self._measured(loss, None, (), gradients, line)
 
     def _computed(self, loss: Any) -> tuple[Any, Evaluated | None, tuple[Tensor, ...], Gradients]:
         samples = None

@@ -109,6 +109,7 @@ class Line:
         else:
             for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=part)
+        self.ranks.moved()
 
     def home(self) -> None:
         """Put the parameters back, exactly."""
@@ -116,6 +117,7 @@ class Line:
             torch.clear_autocast_cache()
             torch._foreach_copy_(self.parts, self.origins)
             self.away = False
+            self.ranks.moved()
 
     def versions(self) -> list[int] | None:
         """What tells whether somebody has written to the parameters since; `None` where nothing does."""

@@ -6,8 +6,10 @@ All numbers that a decision needs cross from the device to the host in one trans
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,6 +21,7 @@ class Alone:
     """One process trains the model: what it measures is what there is. (In several, it is one of `Ranks`.)"""
 
     size = 1
+    gathered: Sequence[weakref.ref[Any]] = ()  # modules that may hold whole copies of sharded parameters
 
     def measure(
         self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor
@@ -29,6 +32,20 @@ class Alone:
     def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
         """The mean of a number over `count` samples, and the variance of that mean."""
         return mean, variance
+
+    def moved(self) -> None:
+        """Sharded parameters were moved: `fully_shard` must not go on with whole copies of them (as evaluation without
+        a backward pass leaves them).
+        """
+        for reference in self.gathered:
+            module = reference()
+            if module is not None:
+                module.reshard()
+
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """For what comes just before the numbers of all ranks are exchanged: what fails here fails in all."""
+        yield
 
     @contextmanager
     def failing_together(self) -> Iterator[None]:

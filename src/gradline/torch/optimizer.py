@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import warnings
@@ -218,9 +219,7 @@ class LineSearchOptimizer(Optimizer):
             if closure is None:
                 descent.turn(scaled=hasattr(self, "found_inf"))
             elif self.spread:
-                with torch.enable_grad():
-                    loss = closure()
-                descent.turn()
+                loss = descent.turn(closure)
             else:
                 if getattr(closure, "same_noise", self.same_noise):
                     noise = Noise(self._parameters())
@@ -504,6 +503,14 @@ class LineSearchOptimizer(Optimizer):
     def __getstate__(self) -> dict[str, Any]:
         # torch's own leaves all but state and groups behind, and with it the search.
         return own_attributes(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> LineSearchOptimizer:
+        # In this process it trains with the same processes; a pickled one may be read by another.
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._optimizer_process_group = self._optimizer_process_group
+        return copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)

@@ -43,7 +43,9 @@ class PerSample:
 
     def value(self, evaluated: Evaluated, ranks: Alone) -> tuple[float, float]:
         """The mean loss and its variance, over the samples of all ranks."""
-        return ranks.pooled(len(evaluated.losses), *plain_mean_and_variance(evaluated.losses))
+        with ranks.telling():
+            mean, variance = plain_mean_and_variance(evaluated.losses)
+        return ranks.pooled(len(evaluated.losses), mean, variance)
 
     def variance(self, evaluated: Evaluated, line: Line, *, steepest: bool = False) -> float:
         """The variance of the mean slope along a line; `steepest`: which goes along the gradient of this evaluation."""
@@ -52,8 +54,10 @@ class PerSample:
             return _diagonal(evaluated, directions)
         small = sum(direction.numel() for direction in directions) <= SMALL
         alone = line.ranks.size == 1 and steepest and not small and evaluated.undisturbed
-        slopes = evaluated.own_slopes() if alone else evaluated.slopes(directions)
-        return line.ranks.pooled(len(slopes), *plain_mean_and_variance(slopes))[1]
+        with line.ranks.telling():
+            slopes = evaluated.own_slopes() if alone else evaluated.slopes(directions)
+            mean, variance = plain_mean_and_variance(slopes)
+        return line.ranks.pooled(len(slopes), mean, variance)[1]
 
     def check(self, ranks: Alone) -> None:
         """Refuse what cannot be found in several processes."""

@@ -13,6 +13,7 @@ A rank that fails in an evaluation takes part in what the others are waiting for
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
@@ -72,6 +73,15 @@ class Ranks(Alone):
         return _sum(means) / self.size, squares / (total * (total - 1.0))
 
     @contextmanager
+    def telling(self) -> Iterator[None]:
+        """For what comes just before an exchange: what fails on one rank fails on all."""
+        try:
+            yield
+        except Exception as error:
+            self._exchange([0.0] * _NUMBERS, failure=error)
+            raise
+
+    @contextmanager
     def failing_together(self) -> Iterator[None]:
         """For one evaluation: what fails on one rank fails on all, at the latest where they measure it."""
         try:
@@ -117,13 +127,23 @@ def find(parameters: Sequence[Tensor], surroundings: Surroundings, group: Any = 
     _check(surroundings, meshes)
     wrappers = [module for module in surroundings.around if isinstance(module, nn.parallel.DistributedDataParallel)]
     wrapper = wrappers[0] if wrappers else None
+    gathered = _gathered(surroundings) if meshes else []
     if group is None and meshes:
         group = _of_mesh(meshes.pop())
     elif group is None and wrapper is not None:
         group = wrapper.process_group
     if group is None or distributed.get_world_size(group) == 1:
-        return Alone()
-    return Ranks(group, wrapper)
+        ranks = Alone()
+    else:  # of several wrappers it is unknown which the others wait for
+        ranks = Ranks(group, wrapper if len(wrappers) == 1 else None)
+    ranks.gathered = gathered
+    return ranks
+
+
+def _gathered(surroundings: Surroundings) -> list[weakref.ref[Any]]:
+    from torch.distributed.fsdp import FSDPModule
+
+    return [weakref.ref(module) for module in surroundings.around if isinstance(module, FSDPModule)]
 
 
 def _check(surroundings: Surroundings, meshes: set[Any]) -> None:

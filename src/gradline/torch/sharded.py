@@ -24,7 +24,7 @@ def shards(parameter: Tensor) -> int:
         return 1
     spread = cast(Any, parameter)
     sizes = zip(spread.device_mesh.shape, spread.placements, strict=True)
-    return math.prod(size for size, placement in sizes if placement.is_shard())
+    return math.prod(size for size, placement in sizes if not placement.is_replicate())  # strided shards are others
 
 
 @torch.no_grad()

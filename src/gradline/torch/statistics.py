@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 __all__ = ["RunningStatistics"]
 
@@ -20,15 +21,15 @@ class RunningStatistics:
         self._places = [
             (layer, name)
             for layer in layers
-            for name in vars(layer).get("_buffers", {})
+            for name, _ in nn.Module.named_buffers(layer, recurse=False)  # scripted modules have no plain dict of them
             if name.startswith("running_") or name == "num_batches_tracked"
         ]
-        self._kept: list[Tensor] = []
+        self._kept: list[Tensor | None] = []
         self.keep()
 
-    def now(self) -> list[Tensor]:
-        """A copy of the statistics as they are."""
-        return [buffer.clone() for buffer in self._buffers()]
+    def now(self) -> list[Tensor | None]:
+        """A copy of the statistics as they are; none of those that a lazy layer does not have yet."""
+        return [None if buffer is None or is_lazy(buffer) else buffer.clone() for buffer in self._buffers()]
 
     def keep(self) -> None:
         """Count the last forward pass: from here on there is no way back behind it."""
@@ -39,12 +40,12 @@ class RunningStatistics:
         """Forget what happened since they were kept."""
         self.put(self._kept)
 
-    def put(self, statistics: list[Tensor]) -> None:
+    def put(self, statistics: list[Tensor | None]) -> None:
         """Set the statistics."""
         for buffer, saved in zip(self._buffers(), statistics, strict=True):
-            buffer.copy_(saved)
+            if buffer is not None and saved is not None:
+                buffer.copy_(saved)
 
-    def _buffers(self) -> list[Tensor]:
+    def _buffers(self) -> list[Tensor | None]:
         """The buffers as they are now: moving a model to a device replaces them."""
-        found = [layer._buffers[name] for layer, name in self._places]
-        return [buffer for buffer in found if buffer is not None]
+        return [layer._buffers[name] for layer, name in self._places]

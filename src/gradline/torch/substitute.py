@@ -6,6 +6,7 @@ failed before its own backward pass, it makes one of a loss that is 0 instead. T
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import Enum, auto
@@ -17,71 +18,97 @@ from torch.utils._pytree import tree_leaves
 
 
 class _Stage(Enum):
-    BEFORE = auto()  # no forward pass of this evaluation has begun
+    BEFORE = auto()  # no forward pass of this evaluation has begun, or the last backward pass has ended
     FORWARD = auto()
     OUTPUT = auto()  # the forward pass has ended
     BACKWARD = auto()
-    DONE = auto()
 
 
 class Substitute:
     """Follows the passes of a wrapped model through one evaluation, and completes them if it must.
 
-    Without a model (it is unknown what the others wait for) it cannot.
+    Without a model (it is unknown what the others wait for) it cannot. The others are taken to make as many passes as
+    were made here in the evaluation before.
     """
 
     def __init__(self, model: nn.Module | None) -> None:
-        self._model: Any = model
+        self._reference: Any = (lambda: None) if model is None else weakref.ref(model)
         self._stage = _Stage.BEFORE
         self._outputs: list[Tensor] = []
+        self._hooks: list[Any] = []
+        self._forwards = self._backwards = 0  # of this evaluation, as far as others take part in them
+        self._usual: int | None = 1  # passes of an evaluation; None: forward and backward passes do not go in pairs
+        self._accumulating = False  # a pass that the others do not take part in has begun
+        self._used: list[Tensor] | None = None  # parameters that had a gradient after the last evaluation
 
     @contextmanager
     def watching(self) -> Iterator[None]:
         """Follow one evaluation."""
         self._stage = _Stage.BEFORE
-        if self._model is None:
+        self._forwards = self._backwards = 0
+        self._accumulating = False
+        model = self._reference()
+        if model is None:
             yield
             return
-        hooks = [
-            self._model.register_forward_pre_hook(self._begin_forward),
-            self._model.register_forward_hook(self._end_forward),
+        self._hooks = [
+            model.register_forward_pre_hook(self._begin_forward),
+            model.register_forward_hook(self._end_forward),
         ]
         try:
             yield
             self._outputs = []
+            self._used = [parameter for parameter in model.parameters() if parameter.grad is not None]
+            if self._forwards:
+                self._usual = self._forwards if self._forwards == self._backwards else None
         finally:
-            for hook in hooks:
+            for hook in self._hooks:
                 hook.remove()
+            self._hooks = []
 
     def stand_in(self) -> bool:
         """Take part in what the others are doing. `False`: it is too late, or unknown what that is."""
         outputs, self._outputs = self._outputs, []
-        if self._model is None or self._stage is _Stage.BACKWARD:
+        model = self._reference()
+        if model is None or self._usual is None or self._stage is _Stage.BACKWARD:
             return False
-        if self._stage is _Stage.DONE:
-            return True
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        if model.static_graph:
+            if self._used is None:
+                return False
+            parameters = [parameter for parameter in self._used if parameter.requires_grad]
         with torch.enable_grad():
-            if self._stage is _Stage.OUTPUT and outputs:
-                loss = _zero(outputs)
-            else:
-                if self._stage is _Stage.BEFORE:
-                    self._model._pre_forward()
-                loss = self._model._post_forward(_zero([p for p in self._model.parameters() if p.requires_grad]))
-            torch.autograd.backward(loss)
+            while self._backwards < self._usual or self._stage is not _Stage.BEFORE:
+                if self._stage is _Stage.OUTPUT and outputs:
+                    loss = _zero(outputs)
+                else:
+                    if self._stage is _Stage.BEFORE:
+                        if self._accumulating:  # buffers are sent in the first of several passes only
+                            model.require_forward_param_sync = False
+                        model._pre_forward(torch.empty(0))
+                    loss = model._post_forward(_zero(parameters))
+                self._stage = _Stage.BEFORE  # so that it is not followed
+                torch.autograd.backward(loss)
+                self._backwards += 1
         return True
 
-    def _begin_forward(self, *_: Any) -> None:
+    def _begin_forward(self, model: Any, _inputs: Any) -> None:
         # A pass of gradient accumulation (`no_sync`) is nothing the others wait for.
-        self._stage = _Stage.FORWARD if self._model.require_backward_grad_sync else _Stage.BEFORE
+        self._stage = _Stage.FORWARD if model.require_backward_grad_sync else _Stage.BEFORE
+        self._accumulating = not model.require_backward_grad_sync
 
-    def _end_forward(self, _module: Any, _inputs: Any, output: Any) -> None:
+    def _end_forward(self, model: Any, _inputs: Any, output: Any) -> None:
         if self._stage is not _Stage.FORWARD:
             return
         self._stage = _Stage.OUTPUT
         leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
         self._outputs = leaves
+        if torch.is_grad_enabled():
+            self._forwards += 1
+            if not leaves:  # an output that shows no tensors: then its backward pass is seen where it ends
+                leaves = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for leaf in leaves:
-            leaf.register_hook(self._begin_backward)  # type: ignore[no-untyped-call]
+            self._hooks.append(leaf.register_hook(self._begin_backward))  # type: ignore[no-untyped-call]
 
     def _begin_backward(self, _gradient: Tensor) -> None:
         if self._stage is _Stage.OUTPUT:
@@ -90,7 +117,8 @@ class Substitute:
             torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
 
     def _end_backward(self) -> None:
-        self._stage = _Stage.DONE
+        self._stage = _Stage.BEFORE
+        self._backwards += 1
 
 
 def _zero(tensors: list[Tensor]) -> Tensor:

@@ -28,13 +28,17 @@ class Surroundings:
         """Find the modules around some parameters."""
         ours = set(map(id, parameters))
         around = list(_holders(_modules(), ours))
+        if not around and gc.get_freeze_count():  # what is frozen is not listed
+            gc.unfreeze()
+            around = list(_holders(_modules(), ours))
+            gc.freeze()
         return cls([module for module in around if _all_in(module, ours)], around)
 
     def layers(self) -> Iterator[nn.Module]:
         """Every module that is owned or part of one that is, once."""
         seen: set[int] = set()
         for module in self.owned:
-            for layer in module.modules():
+            for layer in nn.Module.modules(module):
                 if id(layer) not in seen:
                     seen.add(id(layer))
                     yield layer
@@ -51,10 +55,10 @@ def _holders(modules: Iterable[nn.Module], ours: set[int]) -> Iterator[nn.Module
     found = []
     for module in modules:
         parts = vars(module).get("_modules") or {}  # a module whose own __init__ has not run yet has none
-        for part in parts.values():
+        for part in list(parts.values()):  # another thread may be building it
             parents.setdefault(id(part), []).append(module)
         held = vars(module).get("_parameters") or {}
-        if any(id(parameter) in ours for parameter in held.values()):
+        if any(id(parameter) in ours for parameter in list(held.values())):
             found.append(module)
     seen = set()
     while found:
@@ -66,4 +70,4 @@ def _holders(modules: Iterable[nn.Module], ours: set[int]) -> Iterator[nn.Module
 
 
 def _all_in(module: nn.Module, ours: set[int]) -> bool:
-    return all(id(parameter) in ours for parameter in module.parameters() if parameter.requires_grad)
+    return all(id(parameter) in ours for parameter in nn.Module.parameters(module) if parameter.requires_grad)
