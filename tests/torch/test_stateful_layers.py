@@ -201,6 +201,7 @@ def changes(seen, ends):
 @pytest.mark.parametrize("search", [GolsI(), Armijo()])
 @pytest.mark.parametrize("sampling", ["static", "full", "dynamic"])
 def test_dropout_has_one_mask_in_a_static_search_and_new_ones_in_a_dynamic_one(search, sampling):
+    torch.manual_seed(0)
     problem = problem_of(dropping, search)
     options = {} if sampling == "full" else {"batch_size": 20, "seed": 0}
     batches = getattr(gradline.batches, sampling)(problem.inputs, problem.targets, **options)

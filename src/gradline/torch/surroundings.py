@@ -26,9 +26,11 @@ class Surroundings:
     @classmethod
     def of(cls, parameters: Iterable[Tensor]) -> Surroundings:
         """Find the modules around some parameters."""
+        parameters = list(parameters)
         ours = set(map(id, parameters))
         around = list(_holders(_modules(), ours))
-        if not around and gc.get_freeze_count():  # what is frozen is not listed
+        housed = any(isinstance(parameter, nn.Parameter) for parameter in parameters)
+        if housed and not around and gc.get_freeze_count():  # what is frozen is not listed
             gc.unfreeze()
             around = list(_holders(_modules(), ours))
             gc.freeze()
