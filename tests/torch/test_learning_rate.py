@@ -21,6 +21,8 @@ from gradline.torch.learning_rate import StepRecorder, find_lr
 
 MOMENTUM = partial(torch.optim.SGD, momentum=0.9)
 
+pytestmark = pytest.mark.filterwarnings("ignore:gradline. .* steps are few")
+
 
 def recording(steps, lengths=None, kind="SGD", momentum=0.0):
     """A recording of these steps."""
@@ -472,3 +474,19 @@ def test_without_tqdm_there_is_no_bar(monkeypatch):
     assert find_lr(problem.model, problem.loss, evaluations=10).steps
     with pytest.raises(ModuleNotFoundError, match=r"progress=True needs tqdm"):
         find_lr(problem.model, problem.loss, evaluations=10, progress=True)
+
+
+def test_few_steps_are_told_of():
+    problem = Problem()
+    with pytest.warns(RuntimeWarning, match=r"\d steps are few to tell a learning rate from .*evaluations=5"):
+        gradline.find_lr(problem.model, problem.loss, evaluations=5)
+
+
+def test_a_loss_that_does_not_call_the_model_is_refused():
+    problem = Problem()
+    batches = gradline.batches.dynamic(problem.inputs, problem.inputs, batch_size=20)
+    for source in (batches, [(problem.inputs, problem.inputs)]):
+        with pytest.raises(
+            ValueError, match="loss must compute the loss of a batch from the model, which it calls itself"
+        ):
+            gradline.find_lr(problem.model, torch.nn.MSELoss(), source)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -20,6 +21,8 @@ __all__ = ["find_lr"]
 
 PATIENCE = 2.0
 """Seconds before a progress bar is shown."""
+FEW = 10
+"""Of fewer steps a median says little."""
 
 
 def find_lr(
@@ -91,6 +94,13 @@ def find_lr(
             optimizer.step(closure)
             show(optimizer.evaluations - before)
         recorder.stop()
+    if len(recorder.steps) < FEW:
+        warnings.warn(
+            f"gradline: {len(recorder.steps)} steps are few to tell a learning rate from (the first search alone may "
+            f"take 30 evaluations): give more than evaluations={evaluations}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
     return recorder
 
 
@@ -129,17 +139,26 @@ def _check_batches(batches: Any) -> None:
 
 def _closure(optimizer: LineSearchOptimizer, loss: Callable[..., Tensor], batches: Any) -> Callable[[], Tensor]:
     if isinstance(batches, Batches):
-        return batches.closure(optimizer, loss)
+        return batches.closure(optimizer, lambda *batch: _checked(loss(*batch)))
     stream = _endless(batches) if batches is not None else None
 
     def closure() -> Tensor:
         optimizer.zero_grad()
         batch: Any = () if stream is None else next(stream)
         value = loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
-        value.backward()  # type: ignore[no-untyped-call]
+        _checked(value).backward()  # type: ignore[no-untyped-call]
         return value
 
     return closure
+
+
+def _checked(value: Any) -> Tensor:
+    if not isinstance(value, Tensor) or not value.requires_grad:
+        raise ValueError(
+            f"loss must compute the loss of a batch from the model, which it calls itself: "
+            f"lambda x, y: loss_function(model(x), y); got {value!r}, which depends on no parameter"
+        )
+    return value
 
 
 def _endless(batches: Iterable[Any]) -> Iterator[Any]:
