@@ -5,6 +5,8 @@ from __future__ import annotations
 import copy
 import io
 import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -99,6 +101,15 @@ class Plan(NamedTuple):
         return (slopes_only or self.mode == "closure") and not (isinstance(self.search, Prls) and self.model == "norm")
 
 
+@contextmanager
+def told_of_by_others() -> Iterator[None]:
+    """Without the warnings of data that are not finite and of learning rates, which other tests look at."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "gradline: something set group", UserWarning)
+        warnings.filterwarnings("ignore", "gradline: .* not finite", RuntimeWarning)
+        yield
+
+
 class World:
     """A training run. Which batch an evaluation has, and its noise, depend on its number alone: copies go on alike."""
 
@@ -175,9 +186,7 @@ class World:
         """One call of `step`, whatever that means in this mode."""
         self.seen = []
         torch.manual_seed(1000 + self.drawn)
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "gradline: ", UserWarning)
-            warnings.filterwarnings("ignore", "gradline: .* not finite", RuntimeWarning)
+        with told_of_by_others():
             if self.plan.mode == "free":
                 self.closure()
                 self.optimizer.step()

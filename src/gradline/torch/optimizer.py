@@ -440,10 +440,9 @@ class LineSearchOptimizer(Optimizer):
         line = self._descent.line
         if line is None or line is self._held or not line.aimed:
             return
-        if self._held is not None:
-            for parameter in self._held.parameters:
-                for name in (ORIGIN, DIRECTION):
-                    self.state.get(parameter, {}).pop(name, None)
+        for parameter in self._parameters():  # a copy has those of a line that it never held
+            for name in (ORIGIN, DIRECTION):
+                self.state.get(parameter, {}).pop(name, None)
         for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
             self.state[parameter].update({ORIGIN: whole(origin, parameter), DIRECTION: whole(direction, parameter)})
         self._held = line
