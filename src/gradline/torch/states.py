@@ -1,0 +1,213 @@
+"""What of a line-search optimizer is saved, loaded and copied: all of it, a search under way included.
+
+Nothing is lost: an unsuitable state is refused before anything is changed, and a failure later on is undone.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch.optim import Optimizer
+
+from gradline.protocol import Record
+from gradline.torch.descent import Descent
+from gradline.torch.direction import Update, own_attributes
+from gradline.torch.evaluating import Evaluation
+from gradline.torch.line import Gradients, Line
+from gradline.torch.saving import Saved, damaged, pack, read, unpack
+from gradline.torch.sharded import local, whole
+
+ORIGIN, DIRECTION, KEPT = "line_origin", "line_direction", "line_gradient_"
+SEARCH = "line_search"
+
+SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
+"""What `register_search_hook` takes."""
+
+
+class SavedOptimizer(Optimizer):
+    """A torch optimizer around a `Descent`, whose line's buffers are shown as the parameters' state."""
+
+    _descent: Descent
+    _evaluating: bool  # the accepted point is in place, for evaluation
+    _stepping: bool
+    _settled: bool  # it has been seen where the parameters live
+    _shown: float | None  # the step that all groups show; None while that is not sure
+    _held: Line | None  # the line whose buffers stand in self.state
+    _versions: list[int] | None  # of the parameters, when they were last put in place
+    _optimizer_search_hooks: OrderedDict[int, SearchHook]
+    _optimizer_process_group: Any
+
+    @property
+    def _base(self) -> Optimizer | None:
+        """The optimizer whose update is the direction."""
+        direction = self._descent.direction
+        return direction.base if isinstance(direction, Update) else None
+
+    def state_dict(self) -> dict[str, Any]:
+        """The whole state, a search under way included: training goes on from it bit for bit.
+
+        It holds nothing but tensors, numbers, strings, lists and dicts, so `torch.load(weights_only=True)` reads it.
+        Save model and optimizer at the same moment, both inside or both outside `eval()`.
+        """
+        if self._stepping:
+            raise RuntimeError(
+                "state_dict() must be called between steps, not in a closure: the parameters are at a probe"
+            )
+        packed: dict[str, Any] = super().state_dict()
+        places = {id(p): place for place, p in enumerate(self._parameters())}
+        state = {place: dict(held) for place, held in packed["state"].items()}
+        for probe, kept in self._descent.kept.items():
+            for parameter, gradient in zip(*kept.gradients, strict=True):
+                state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = whole(gradient, parameter)
+        first, *others = packed["param_groups"]
+        tensors = Counter(name for held in state.values() for name in held if _is_ours(name))
+        search = {**pack(self._descent), "evaluating": self._evaluating, "tensors": tensors}
+        return {**packed, "state": state, "param_groups": [{**first, SEARCH: json.dumps(search)}, *others]}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load what `state_dict()` gave. An unsuitable one is refused, and nothing is changed."""
+        try:
+            packed = read(state_dict["param_groups"][0].get(SEARCH))
+            saved = unpack(self._descent, packed)
+            self._check_tensors(state_dict, packed, saved)
+        except (LookupError, TypeError, AttributeError) as error:
+            raise damaged(error) from error
+        undo = self._remembered()
+        try:
+            super().load_state_dict(state_dict)
+            self._evaluating = packed["evaluating"]
+            self._restore(saved)
+            if self._base is not None:
+                self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
+            self._settled = False  # the model may have been loaded too, and its running statistics are others
+            self._versions = None  # or will be loaded next
+            self._hold_buffers()
+            self._show_step()
+        except (LookupError, TypeError, AttributeError) as error:
+            undo()
+            raise damaged(error) from error
+        except BaseException:
+            undo()
+            raise
+
+    def _remembered(self) -> Callable[[], None]:
+        """A way back: loading puts new things in the place of the old ones, and changes none of these."""
+        owners = [self, self._descent, self._descent.evaluator, *([] if self._base is None else [self._base])]
+        before = [(owner, dict(vars(owner))) for owner in owners]
+
+        def undo() -> None:
+            for owner, attributes in before:
+                vars(owner).clear()
+                vars(owner).update(attributes)
+
+        return undo
+
+    def _check_tensors(self, state_dict: dict[str, Any], packed: dict[str, Any], saved: Saved) -> None:
+        """The saved line belongs to parameters of these shapes, and all of it is there."""
+        places = [place for group in state_dict["param_groups"] for place in group["params"]]
+        parameters = self._parameters()
+        if len(places) != len(parameters):
+            return  # torch tells
+        found: Counter[str] = Counter()
+        for place, parameter in zip(places, parameters, strict=True):
+            for name, tensor in state_dict["state"].get(place, {}).items():
+                if not _is_ours(name):
+                    continue
+                found[name] += 1
+                if tensor.shape != parameter.shape:
+                    raise ValueError(
+                        f"state_dict must be of parameters of the same shapes (the search goes on along its own line), "
+                        f"but parameter {place} has {tuple(parameter.shape)} and its saved one {tuple(tensor.shape)}"
+                    )
+        needed = Counter({f"{KEPT}{probe}": 1 for probe in saved.kept})
+        if saved.pending is not None:
+            needed[DIRECTION] = 1
+        needed |= Counter(packed.get("tensors", {}))
+        needed[ORIGIN] = found[DIRECTION]
+        for name, count in needed.items():
+            if found[name] < count:
+                raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
+
+    def _restore(self, saved: Saved) -> None:
+        """Take over a saved conversation and the tensors that belong to it."""
+        descent = self._descent
+        for field in dataclasses.fields(saved):
+            setattr(descent, field.name, getattr(saved, field.name))
+        moving = [p for p in self._parameters() if DIRECTION in self.state.get(p, {})]
+        descent.line = None
+        if moving:
+            origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
+            away = saved.probing and not self._evaluating
+            ranks = descent.evaluator.ranks
+            descent.line = Line.restored(moving, origins, directions, away=away, ranks=ranks)
+        descent.kept = {}
+        for probe, (norm, slope, value) in saved.kept.items():
+            name = f"{KEPT}{probe}"
+            kept = [p for p in self._parameters() if name in self.state.get(p, {})]
+            descent.kept[probe] = Evaluation(
+                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, value, None
+            )
+        for parameter in [p for p, held in self.state.items() if not held]:
+            del self.state[parameter]  # optimizers take an empty state as the sign to begin their own
+
+    def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
+        return [local(self.state[p].pop(name)) for p in parameters]
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _hold_buffers(self) -> None:
+        """Show the line's buffers as the parameters' state, which is where torch's checkpoints look.
+
+        Only once a direction was aimed: optimizers take an empty state as the sign to begin their own.
+        """
+        line = self._descent.line
+        if line is None or line is self._held or not line.aimed:
+            return
+        for parameter in self._parameters():  # a copy has those of a line that it never held
+            for name in (ORIGIN, DIRECTION):
+                self.state.get(parameter, {}).pop(name, None)
+        for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
+            self.state[parameter].update({ORIGIN: whole(origin, parameter), DIRECTION: whole(direction, parameter)})
+        self._held = line
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's own leaves all but state and groups behind, and with it the search.
+        return own_attributes(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> SavedOptimizer:
+        # In this process it trains with the same processes; a pickled one may be read by another.
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._optimizer_process_group = self._optimizer_process_group
+        return copied
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_optimizer_search_hooks" not in self.__dict__:
+            self._optimizer_search_hooks = OrderedDict()
+            self._optimizer_process_group = None
+        if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
+            self._held = None
+            self._settled = False
+            self._versions = None
+            self._hold_buffers()
+
+    def _show_step(self) -> None:
+        self._shown = None
+        step = 0.0 if self._descent.last is None else self._descent.last.step
+        for group in self.param_groups:
+            group["lr"] = step
+        self.param_groups[0][SEARCH] = repr(self._descent.search)  # checkpoints load only what is there to be loaded
+        self._shown = step
+
+
+def _is_ours(name: Any) -> bool:
+    return name in (ORIGIN, DIRECTION) or str(name).startswith(KEPT)
