@@ -193,9 +193,7 @@ def deaf():
 
 def run_on(flag, how, workers, sampling):
     """Six steps on a loader; the failures on the way, and what came of it."""
-    loader = DataLoader(
-        Fragile(flag, how, at=23), batch_size=8, shuffle=True, num_workers=workers, timeout=2 if workers else 0
-    )
+    loader = DataLoader(Fragile(flag, how, at=23), batch_size=8, shuffle=True, num_workers=workers)
     problem = problem_with(GolsI())
     stream = getattr(gradline.batches, sampling)(loader, seed=1)
     closure = stream.closure(problem.optimizer, lambda x, y: loss_of(problem.model(x), y))
