@@ -15,6 +15,10 @@ import torch.distributed as dist
 import torch.multiprocessing as mp
 
 
+PATIENCE = 240.0
+"""Seconds after which a rank that does not answer is a failure of the test, not of the whole session."""
+
+
 class Failure(str):
     """What a rank said when it failed."""
 
@@ -28,7 +32,7 @@ class World:
         self._folder = tempfile.TemporaryDirectory(prefix="gradline-ranks-")
         store = str(Path(self._folder.name) / "store")
         self._tasks = [context.SimpleQueue() for _ in range(size)]
-        self._answers = context.SimpleQueue()
+        self._answers = context.Queue()
         self._processes = [
             context.Process(target=_serve, args=(rank, size, store, self._tasks[rank], self._answers), daemon=True)
             for rank in range(size)
@@ -40,7 +44,7 @@ class World:
         """The answers of all ranks, in their order. A failure is an answer too: `Failure`."""
         for task in self._tasks:
             task.put((function, arguments))
-        answers = dict(self._answers.get() for _ in range(self.size))
+        answers = dict(self._answers.get(timeout=PATIENCE) for _ in range(self.size))
         return [answers[rank] for rank in range(self.size)]
 
     def __call__(self, function, *arguments):
