@@ -47,6 +47,7 @@ def record(method, losses, *, seed=0, status=Status.DONE, problem="tiny", thirds
             thirds=third,
             steps=place,
             seconds=(seconds or 1.0) * place,
+            processor=(seconds or 1.0) * place,
             train_loss=loss,
             test_error=2 * loss,
         )

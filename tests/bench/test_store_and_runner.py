@@ -136,6 +136,15 @@ def test_methods_are_interleaved_and_take_turns_at_being_first():
     assert order == ["0ax", "0ay", "0az", "0by", "0bz", "0bx", "1ay", "1az", "1ax", "1bz", "1bx", "1by"]
 
 
+def test_several_processes_make_what_one_makes(tmp_path):
+    runs = [run(name, problem="regression", batch_size=10, budget=4) for name in ("sgd-0.1", "gols-i")]
+    assert run_bench(runs, tmp_path / "two", workers=2).made == 2
+    assert run_bench(runs, tmp_path / "one").made == 2
+    for one in runs:
+        left, right = (Store(tmp_path / name).load(one) for name in ("one", "two"))
+        assert [point.train_loss for point in left.points] == [point.train_loss for point in right.points]
+
+
 def test_workers_must_be_above_zero(tmp_path):
     with pytest.raises(ValueError, match="workers must be a whole number above 0"):
         run_bench([], tmp_path, workers=0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from dataclasses import replace
 
 import numpy as np
@@ -143,3 +144,31 @@ def test_a_method_whose_package_is_missing_says_so():
     absent = replace(METHODS["gols-i"], package="no-such-thing", module="no_such_thing")
     assert absent.unavailable() == "no-such-thing is not installed: pip install 'gradline[bench]'"
     assert absent.version() == "unknown"
+
+
+def test_a_method_is_warmed_up_once_and_not_on_the_problem():
+    built = []
+
+    def build(objective):
+        built.append(objective)
+        return Gradients(objective, torch.optim.SGD(objective.parameters, lr=0.1))
+
+    mine = method_of(build)
+    first, second = (train(run("mine", budget=5), problem=TINY, method=mine) for _ in range(2))
+    assert len(built) == 3
+    assert (first.forwards, first.backwards) == (second.forwards, second.backwards) == (5, 5)
+
+
+@pytest.mark.skipif(not os.environ.get("GRADLINE_DATA"), reason="GRADLINE_DATA must name a folder that has CIFAR10")
+@pytest.mark.parametrize("name", [name for name in PROBLEMS if name.startswith("cifar")])
+def test_the_problems_on_images_can_be_trained(name):
+    made = train(run("gols-i", problem=name, batch_size=16, budget=4), problem=replace(PROBLEMS[name], points=1))
+    assert made.status is Status.DONE, made.reason
+    assert 0.0 < made.test_error <= 1.0
+
+
+@pytest.mark.skipif(not os.environ.get("GRADLINE_DATA"), reason="GRADLINE_DATA must name a folder that has CIFAR10")
+def test_a_method_that_refuses_batch_norm_is_told_as_failed():
+    made = train(run("prls", problem="cifar-conv", batch_size=16, budget=4), problem=PROBLEMS["cifar-conv"])
+    assert made.status is Status.FAILED
+    assert "BatchNorm" in made.reason

@@ -47,9 +47,9 @@ class Row:
     """Evaluations; infinite where the target was not reached."""
     seconds_to_target: Spread
     step_cost: float
-    """Seconds of a step over those of a step of SGD; NaN without runs of SGD."""
+    """Processor time of a step over that of a step of SGD; NaN without runs of SGD."""
     evaluation_cost: float
-    """Seconds of an evaluation, all included, over those of SGD; NaN without runs of SGD."""
+    """Processor time of an evaluation, all included, over that of SGD; NaN without runs of SGD."""
     failures: tuple[str, ...]
     """The reasons of runs that failed or diverged."""
 
@@ -155,6 +155,6 @@ def _evaluations(record: Record) -> float:
 
 
 def _pace(records: Iterable[Record], count: Callable[[Record], float]) -> float:
-    """Seconds for one of what is counted, the median over records; NaN if there is none."""
-    paces = [record.points[-1].seconds / count(record) for record in records if record.points and count(record) > 0]
+    """Processor seconds for one of what is counted, the median over records; NaN if there is none."""
+    paces = [record.points[-1].processor / count(record) for record in records if record.points and count(record) > 0]
     return float(np.median(paces)) if paces else math.nan

@@ -22,8 +22,8 @@ STEPS = 12
 def peak_copies(method: Method) -> float:
     """The most memory that a method has at once beyond the parameters, over that of the parameters.
 
-    The gradient is one copy, so that plain SGD has 1. LBFGS holds up to a hundred copies once its history is full,
-    which takes longer than is measured here. Measured on a linear layer, on the CPU.
+    The gradient is one copy, so that plain SGD has 1. LBFGS has its whole history of 100 steps by the end, which is 200
+    copies. Measured on a linear layer.
 
     Args:
         method: the method.

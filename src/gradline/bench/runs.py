@@ -66,6 +66,8 @@ class Point:
     steps: int
     seconds: float
     """Of training so far; measuring does not count."""
+    processor: float
+    """Seconds that the processor worked for it: what other programs take is not in them."""
     train_loss: float
     test_error: float
 

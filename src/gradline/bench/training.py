@@ -12,8 +12,9 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
+from torch import nn
 
-from gradline.bench.objective import Objective
+from gradline.bench.objective import Objective, Task
 from gradline.bench.peers import METHODS, Method
 from gradline.bench.peers.stepping import Stepper
 from gradline.bench.problems import PROBLEMS, Problem
@@ -40,6 +41,8 @@ def train(
     """
     method = method or METHODS[run.method]
     problem = problem or PROBLEMS[run.problem]
+    with _apart(run.seed):
+        _warm_up(method)
     with _apart(run.seed):
         objective = Objective(problem.build(run.seed), run.batch_size, run.seed)
         training = _Training(run, objective, problem.points)
@@ -72,15 +75,15 @@ class _Training:
     def whole(self, build: Callable[[Objective], Stepper], tick: Callable[[float], None]) -> Status:
         counter, budget = self.objective.counter, 3 * self.run.budget
         self.objective.model.train()
-        begin = time.perf_counter()
-        stepper = build(self.objective)
-        seconds = time.perf_counter() - begin
-        self.measure(stepper, 0, seconds)
+        watch = _Watch()
+        with watch:
+            stepper = build(self.objective)
+        self.measure(stepper, 0, watch)
         steps, idle, due = 0, 0, self.every
         while counter.thirds < budget:
-            before, begin = counter.thirds, time.perf_counter()
-            stepper.step()
-            seconds += time.perf_counter() - begin
+            before = counter.thirds
+            with watch:
+                stepper.step()
             steps += 1
             idle = 0 if counter.thirds > before else idle + 1
             if idle >= IDLE:
@@ -88,21 +91,65 @@ class _Training:
             tick(counter.evaluations)
             if counter.thirds >= min(due, budget):
                 due = (counter.thirds // self.every + 1) * self.every
-                if not self.measure(stepper, steps, seconds):
+                if not self.measure(stepper, steps, watch):
                     return Status.DIVERGED
         return Status.DONE
 
     @torch.no_grad()
-    def measure(self, stepper: Stepper, steps: int, seconds: float) -> bool:
+    def measure(self, stepper: Stepper, steps: int, watch: _Watch) -> bool:
         """Add a point, and say whether there is any use in going on."""
         with stepper.measured() as model:
             was_training = model.training
             model.eval()
             loss, error = self.objective.task.measure(model)
             model.train(was_training)
-        thirds = self.objective.counter.thirds
-        self.points.append(Point(thirds=thirds, steps=steps, seconds=seconds, train_loss=loss, test_error=error))
+        self.points.append(
+            Point(
+                thirds=self.objective.counter.thirds,
+                steps=steps,
+                seconds=watch.seconds,
+                processor=watch.processor,
+                train_loss=loss,
+                test_error=error,
+            )
+        )
         return math.isfinite(loss) or all(bool(part.isfinite().all()) for part in self.objective.parameters)
+
+
+class _Watch:
+    """Adds up the time that is spent in its contexts, on the wall and of this thread's processor."""
+
+    def __init__(self) -> None:
+        self.seconds = self.processor = 0.0
+        self._begin = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begin[0]
+        self.processor += time.thread_time() - self._begin[1]
+
+
+_WARM: set[object] = set()
+"""The methods that have been at work in this process."""
+
+
+def _warm_up(method: Method) -> None:
+    """Let a method pay for what is paid once in a process, its imports above all, before times are taken."""
+    if method.build in _WARM:
+        return
+    _WARM.add(method.build)
+    source = torch.Generator().manual_seed(0)
+    inputs = torch.randn(8, 2, generator=source)
+    task = Task(
+        nn.Linear(2, 1), 8, lambda model, chosen: model(inputs[chosen]).square().sum(dim=1), lambda model: (0, 0)
+    )
+    # Whatever is wrong with the method shows in the run itself.
+    with contextlib.suppress(Exception):
+        stepper = method.build(Objective(task, 4, 0))
+        for _ in range(3):
+            stepper.step()
 
 
 @contextlib.contextmanager

@@ -266,7 +266,7 @@ def _list() -> None:
             f"[bold]{problem.name}[/]",
             "held-out" if problem.held_out else "tune",
             ", ".join(str(size.batch_size) for size in problem.sizes),
-            count(problem.sizes[0].budget),
+            ", ".join(count(size.budget) for size in problem.sizes),
             problem.about,
             problem.error,
         )

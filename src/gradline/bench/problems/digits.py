@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gradline.bench.objective import Task
 from gradline.bench.problems.making import seeded
-from gradline.bench.problems.problem import Problem, sizes
+from gradline.bench.problems.problem import Problem, Size
 from gradline.study.data._extra import study_extra
 
 HIDDEN = 128
@@ -61,7 +61,7 @@ PROBLEMS = (
     Problem(
         "vae-digits",
         "variational autoencoder on scikit-learn's 8 × 8 digits",
-        sizes(2000, b10=28.0, b100=27.0, b1500=27.0),
+        (Size(10, 2000, 26.0), Size(100, 2000, 25.0), Size(1500, 1000, 24.5)),
         _build,
         held_out=True,
         error="test loss",

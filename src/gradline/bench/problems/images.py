@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradline.bench.objective import Task
 from gradline.bench.problems.making import mean_of, seeded
-from gradline.bench.problems.problem import Problem, sizes
+from gradline.bench.problems.problem import Problem, Size
 from gradline.study import data
 
 MEASURED = 300
@@ -78,7 +78,7 @@ PROBLEMS = (
     Problem(
         "cifar-conv",
         "convolutional net with BatchNorm on CIFAR10's first 10,000 images",
-        sizes(600, b16=1.6, b64=1.4, b256=1.3),
+        (Size(16, 600, 1.75), Size(64, 600, 1.6), Size(256, 300, 1.3)),
         partial(_build, convolutional),
         held_out=False,
         error="test error",
@@ -87,7 +87,7 @@ PROBLEMS = (
     Problem(
         "cifar-resnet",
         "small residual net on CIFAR10's first 10,000 images",
-        sizes(600, b16=1.6, b64=1.4, b256=1.3),
+        (Size(16, 600, 1.9), Size(64, 600, 1.55), Size(256, 300, 1.3)),
         partial(_build, residual),
         held_out=True,
         error="test error",

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradline.bench.objective import Task
-from gradline.bench.problems.problem import Problem, sizes
+from gradline.bench.problems.problem import Problem, Size
 from gradline.study import data, problems
 from gradline.study.networks import criterion, largest, network
 
@@ -40,7 +40,7 @@ PROBLEMS = (
     Problem(
         "bcwd-logr",
         "logistic regression on the breast-cancer data (the paper's LogR)",
-        sizes(3000, b10=0.02, b50=0.01, b400=0.01),
+        (Size(10, 3000, 0.02), Size(50, 3000, 0.01), Size(400, 3000, 0.01)),
         partial(_build, "bcwd-logr"),
         held_out=False,
         error="test error",
@@ -48,7 +48,7 @@ PROBLEMS = (
     Problem(
         "bcwd-netpi",
         "one hidden layer of 32, cross-entropy, on the breast-cancer data (the paper's NetPI)",
-        sizes(3000, b10=1e-3, b50=1e-4, b400=1e-4),
+        (Size(10, 3000, 1e-3), Size(50, 3000, 1e-4), Size(400, 3000, 1e-4)),
         partial(_build, "bcwd-netpi"),
         held_out=False,
         error="test error",
@@ -56,7 +56,7 @@ PROBLEMS = (
     Problem(
         "bcwd-netpii",
         "one hidden layer of 32, squared error, on the breast-cancer data (the paper's NetPII)",
-        sizes(3000, b10=0.5, b50=0.1, b400=0.1),
+        (Size(10, 3000, 0.5), Size(50, 3000, 0.05), Size(400, 3000, 0.05)),
         partial(_build, "bcwd-netpii"),
         held_out=True,
         error="test error",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradline.bench.objective import Task
 from gradline.bench.problems.making import seeded
-from gradline.bench.problems.problem import Problem, sizes
+from gradline.bench.problems.problem import Problem, Size
 
 POINTS = 512
 WIDTH = 32
@@ -72,7 +72,7 @@ PROBLEMS = (
     Problem(
         "pinn",
         "physics-informed net for -u'' = f in one dimension",
-        sizes(1500, b16=0.02, b128=0.005, b512=0.005),
+        (Size(16, 1500, 0.02), Size(128, 1500, 5e-3), Size(512, 1500, 0.01)),
         _build,
         held_out=True,
         error="relative error of u",

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from gradline.bench.objective import Task
 from gradline.bench.problems.making import seeded
-from gradline.bench.problems.problem import Problem, sizes
+from gradline.bench.problems.problem import Problem, Size
 
 FEATURES = 40
 CONDITION = 1e4
@@ -86,7 +86,7 @@ PROBLEMS = (
     Problem(
         "regression",
         "linear regression whose Hessian has a condition number of about 10,000",
-        sizes(2000, b10=0.3, b100=0.2, b1000=0.2),
+        (Size(10, 2000, 0.3), Size(100, 2000, 0.1), Size(1000, 2000, 0.01)),
         _build_regression,
         held_out=False,
         error="test loss",
@@ -94,7 +94,7 @@ PROBLEMS = (
     Problem(
         "factorisation",
         "a matrix of rank 4 from half of its entries",
-        sizes(2000, b50=0.02, b500=0.01, b4800=0.001),
+        (Size(50, 2000, 0.05), Size(500, 2000, 1e-3), Size(4800, 2000, 1e-3)),
         _build_factors,
         held_out=False,
         error="test loss",

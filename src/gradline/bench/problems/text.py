@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gradline.bench.objective import Task
 from gradline.bench.problems.making import mean_of, seeded
-from gradline.bench.problems.problem import Problem, sizes
+from gradline.bench.problems.problem import Problem, Size
 
 CONTEXT = 24
 WIDTH = 32
@@ -104,7 +104,7 @@ PROBLEMS = (
     Problem(
         "char-transformer",
         "two-layer transformer on the characters of Unicode's character names",
-        sizes(600, b8=1.4, b32=1.2, b128=1.1),
+        (Size(8, 600, 2.2), Size(32, 600, 1.8), Size(128, 300, 1.6)),
         _build,
         held_out=True,
         error="share of wrong next characters",
