@@ -40,7 +40,7 @@ def test_it_writes_the_lines_and_figures(tmp_path, capsys):
     assert {line["method"] for line in lines} == {"gols-i", "sgd best", "sgd median"}
     assert all(float(line["train_loss_best"]) <= float(line["train_loss_worst"]) for line in lines)
     assert (tmp_path / "figures" / "bench_profile.png").stat().st_size > 1000
-    assert (tmp_path / "figures" / "bench_losses.pdf").stat().st_size > 1000
+    assert (tmp_path / "figures" / "bench_test_error_seconds.pdf").stat().st_size > 1000
 
 
 def test_a_failure_is_shown_with_its_reason(tmp_path, capsys, monkeypatch):
@@ -77,6 +77,16 @@ def test_memory_is_told_in_copies_of_the_parameters(tmp_path, capsys):
         "sgd": 1.0,
         "adam": 5.0,
     }
+
+
+def test_memory_of_a_method_that_fails_is_told(tmp_path, capsys, monkeypatch):
+    def broken(objective):
+        raise RuntimeError("not here")
+
+    monkeypatch.setitem(METHODS, "lbfgs", replace(METHODS["lbfgs"], build=broken))
+    arguments = ("--problems", "regression/10", "--seeds", 1, "--budget", 3, "--out", tmp_path, "--memory")
+    verb(*arguments, "--methods", "lbfgs")
+    assert "failed: RuntimeError" in capsys.readouterr().out
 
 
 def test_groups_of_problems_and_methods_stand_for_their_members():

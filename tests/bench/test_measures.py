@@ -146,3 +146,13 @@ def test_the_figure_of_losses_has_medians_and_ranges():
     np.testing.assert_array_equal(losses.band.high[:3], [8.0, 6.0, np.inf])
     figure = draw_losses([losses])
     assert figure.axes[0].get_title() == "tiny/5"
+
+
+def test_test_errors_against_seconds_share_the_time_of_the_slowest():
+    made = tabulate([record("a", [8.0, 4.0], seconds=1.0), record("b", [8.0, 6.0], seconds=3.0)])
+    quick, slow = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
+    assert quick.band.x[-1] == slow.band.x[-1] == 3.0
+    assert quick.band.middle[np.searchsorted(quick.band.x, 1.0)] == 8.0  # twice the loss
+    assert slow.band.middle[np.searchsorted(slow.band.x, 1.0)] == 16.0
+    figure = draw_losses([quick, slow])
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("seconds", "test error")

@@ -17,7 +17,7 @@ from gradline.bench.measures import Table
 from gradline.bench.profiles import Profile, profile
 from gradline.figures import style
 from gradline.figures.curves import Band
-from gradline.figures.traces import grid_of, held
+from gradline.figures.traces import POINTS, grid_of, held
 from gradline.figures.words import plain
 
 if TYPE_CHECKING:
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from gradline.bench.runs import Record
 
 Array = NDArray[np.float64]
+WORDS = {"train_loss": "training loss", "test_error": "test error"}
 FARTHEST = 64.0
 """The largest ratio that is shown."""
 
@@ -83,38 +84,65 @@ def draw_profile(data: Outlines) -> Figure:
 
 @dataclass(frozen=True, eq=False)
 class Losses:
-    """The training losses of a method on a setting: the median over seeds, the lowest and the highest."""
+    """A measure of a method on a setting: the median over seeds, the lowest and the highest."""
 
     setting: str
     method: str
     band: Band
+    measure: str = "train_loss"
+    against: str = "evaluations"
 
 
-def losses_data(table: Table, settings: Sequence[str], methods: Sequence[str]) -> tuple[Losses, ...]:
-    """The training losses against evaluations. From where a run failed or diverged on, its loss is infinite."""
+def losses_data(
+    table: Table,
+    settings: Sequence[str],
+    methods: Sequence[str],
+    *,
+    measure: str = "train_loss",
+    against: str = "evaluations",
+) -> tuple[Losses, ...]:
+    """What was measured along training. From where a run failed or diverged on, it is infinite.
+
+    Args:
+        table: the records.
+        settings: which, a panel each.
+        methods: which, a line each.
+        measure: "train_loss" or "test_error".
+        against: "evaluations" or "seconds".
+    """
     found = []
     for setting in settings:
+        known = table.get(setting, {})
+        together = [record for method in methods for record in known.get(method, [])]
+        if not together:
+            continue
+        grid = _grid(together, against)
         for method in methods:
-            records = table.get(setting, {}).get(method, [])
-            if records:
-                grid = grid_of(records[0].run.budget)
-                rows = np.stack([_held(record, grid) for record in records])
-                ordered = np.sort(rows, axis=0)
+            if records := known.get(method):
+                ordered = np.sort(np.stack([_held(record, grid, measure, against) for record in records]), axis=0)
                 band = Band(grid, ordered[len(ordered) // 2], ordered[0], ordered[-1])
-                found.append(Losses(setting, method, band))
+                found.append(Losses(setting, method, band, measure, against))
     return tuple(found)
 
 
-def _held(record: Record, grid: Array) -> Array:
-    at = np.array([point.thirds / 3 for point in record.points])
-    values = np.array([point.train_loss for point in record.points])
+def _grid(records: Sequence[Record], against: str) -> Array:
+    if against == "evaluations":
+        return grid_of(max(record.run.budget for record in records))
+    longest = max((point.seconds for record in records for point in record.counted), default=0.0)
+    return np.linspace(0.0, longest, POINTS + 1)
+
+
+def _held(record: Record, grid: Array, measure: str, against: str) -> Array:
+    points = record.counted
+    at = np.array([point.thirds / 3 if against == "evaluations" else point.seconds for point in points])
+    values = np.array([getattr(point, measure) for point in points])
     shown = held(at, np.where(np.isnan(values), math.inf, values), grid)
     ended = at[-1] if len(at) else 0.0
     return shown if record.status.value == "done" else np.where(grid > ended, math.inf, shown)
 
 
 def draw_losses(data: Sequence[Losses]) -> Figure:
-    """A panel for each setting, with a line for each method and the range over its seeds."""
+    """A panel for each setting, with a line for each method and the range over its seeds; nothing is infinite there."""
     settings = list(dict.fromkeys(losses.setting for losses in data))
     methods = list(dict.fromkeys(losses.method for losses in data))
     columns = min(len(settings), 3) or 1
@@ -134,8 +162,9 @@ def draw_losses(data: Sequence[Losses]) -> Figure:
                 axis.plot(x, middle, label=plain(losses.method), linewidth=1.1, **stroke.options(every=(0, every)))
             axis.set_yscale("log")
             axis.set_title(plain(setting))
-            axis.set_xlabel("evaluations")
-        axes[0, 0].set_ylabel("training loss")
+            axis.set_xlabel(data[0].against)
+        if data:
+            axes[0, 0].set_ylabel(WORDS[data[0].measure])
         style.legend_below(figure, axes.flat, columns=4)
     return figure
 

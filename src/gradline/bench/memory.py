@@ -12,6 +12,7 @@ from torch.utils._pytree import tree_leaves
 
 from gradline.bench.objective import Objective, Task
 from gradline.bench.peers import Method
+from gradline.bench.training import apart
 
 WIDTH = 600
 """Of a square layer: its parameters are so many more than its inputs and outputs that only they count."""
@@ -31,7 +32,7 @@ def peak_copies(method: Method) -> float:
     objective = Objective(_task(), 4, 0)
     objective.next_batch()
 
-    with Allocated() as allocated:
+    with apart(0), Allocated() as allocated:
         stepper = method.build(objective)
         for _ in range(STEPS):
             stepper.step()

@@ -13,10 +13,10 @@ from gradline.study.studies.toml import unknown
 
 PROBLEM_GROUPS: dict[str, tuple[str, ...]] = {"all": tuple(PROBLEMS), "tune": TUNE, "held-out": HELD_OUT}
 """Names that stand for several problems."""
-QUICK_PROBLEMS = ("bcwd-netpi/50", "regression/100", "vae-digits/100")
+QUICK_PROBLEMS = ("bcwd-netpi/50", "regression/100", "factorisation/500")
 QUICK_METHODS = (*GROUPS["gradline"], *GROUPS["searches"], *GROUPS["learning-rate-free"], "sgd-0.1", "adam-0.01")
 QUICK_BUDGET = 100
-"""A smoke run of about a minute: one problem of each kind, every peer."""
+"""A smoke run of about a minute, on problems that are not held out: every peer, and one learning rate of each grid."""
 
 
 @dataclass(frozen=True)

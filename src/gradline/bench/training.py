@@ -41,9 +41,9 @@ def train(
     """
     method = method or METHODS[run.method]
     problem = problem or PROBLEMS[run.problem]
-    with _apart(run.seed):
+    with apart(run.seed):
         _warm_up(method)
-    with _apart(run.seed):
+    with apart(run.seed):
         objective = Objective(problem.build(run.seed), run.batch_size, run.seed)
         training = _Training(run, objective, problem.points)
         try:
@@ -153,7 +153,7 @@ def _warm_up(method: Method) -> None:
 
 
 @contextlib.contextmanager
-def _apart(seed: int) -> Iterator[None]:
+def apart(seed: int) -> Iterator[None]:
     """Random numbers of its own, and nothing printed: some peers reseed NumPy, print or warn at every step."""
     numbers = np.random.get_state()
     try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from gradline.bench.runner import Summary
 
 OUT = "results/bench"
+SEEDS = 5
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -34,7 +35,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: tuple[str,
     "--problems", multiple=True, callback=_names, metavar="NAMES", help="Problems, NAME/BATCH_SIZE, tune or held-out."
 )
 @click.option("--methods", multiple=True, callback=_names, metavar="NAMES", help="Methods or groups of them.")
-@click.option("--seeds", type=Count(1), default=5, show_default=True, metavar="N", help="Seeds 0 to N-1 of each.")
+@click.option("--seeds", type=Count(1), metavar="N", help="Seeds 0 to N-1 of each (default: 5).")
 @click.option(
     "--budget", type=Count(1), metavar="EVALUATIONS", help="Evaluations of each run (default: the problem's)."
 )
@@ -51,7 +52,7 @@ def _names(context: click.Context, parameter: click.Parameter, value: tuple[str,
 def bench(
     problems: tuple[str, ...],
     methods: tuple[str, ...],
-    seeds: int,
+    seeds: int | None,
     budget: int | None,
     out: str | None,
     workers: int,
@@ -78,8 +79,8 @@ def bench(
         return 0
     if quick:
         problems, methods = problems or planning.QUICK_PROBLEMS, methods or planning.QUICK_METHODS
-        seeds, budget = 1, budget or planning.QUICK_BUDGET
-    chosen = planning.plan(problems, methods, seeds, budget)
+        seeds, budget = seeds or 1, budget or planning.QUICK_BUDGET
+    chosen = planning.plan(problems, methods, seeds or SEEDS, budget)
     if not chosen.methods:
         raise click.ClickException("; ".join(dict.fromkeys(chosen.absent.values())))
     directory = out or (f"{OUT}-quick" if quick else OUT)
@@ -186,11 +187,12 @@ def _count(value: float) -> str:
 def _overall(table: Table, chosen: Plan, out: Any) -> None:
     """Who is how often within a factor of the best, over all settings."""
     from gradline.bench.profiles import profile
-    from gradline.cli.words import percent
+    from gradline.cli.words import percent, plural
     from gradline.cli.words import table as make
 
     usual, worst = profile(table, chosen.targets), profile(table, chosen.targets, worst=True)
-    out.print(f"[bold]Share of {len(usual.settings)} settings in %[/], by evaluations to the target of the median seed")
+    count = plural(len(usual.settings), "setting")
+    out.print(f"[bold]Share of {count} in %[/], by evaluations to the target of the median seed")
     made = make("method", ">best", ">within 2×", ">within 10×", ">reached", ">reached by all seeds")
     shares = [usual.share(1.0), usual.share(2.0), usual.share(10.0), usual.solved(), worst.solved()]
     for method in sorted(usual.methods, key=lambda name: tuple(-share[name] for share in (shares[1], *shares))):
@@ -214,7 +216,11 @@ def _memory(chosen: Plan, out: Any) -> None:
         label = METHODS[name].family or name
         if label not in shown:
             shown.add(label)
-            made.add_row(label, f"{peak_copies(METHODS[name]):.1f}")
+            try:
+                text = f"{peak_copies(METHODS[name]):.1f}"
+            except Exception as error:  # a peer may fail in any way
+                text = f"failed: {type(error).__name__}"
+            made.add_row(label, text)
     out.print("\n[bold]Peak memory beyond the parameters[/], in copies of them; a gradient is one")
     out.print(made)
 
@@ -251,7 +257,11 @@ def _draw(table: Table, chosen: Plan, folder: str) -> list[Any]:
     methods = list(dict.fromkeys(name for of_setting in table.values() for name in of_setting))
     settings = [setting.name for setting in chosen.settings if setting.name in table]
     written = save(draw_profile(profile_data(table, chosen.targets)), Path(folder) / "bench_profile")
-    return written + save(draw_losses(losses_data(table, settings, methods)), Path(folder) / "bench_losses")
+    for measure in ("train_loss", "test_error"):
+        for against in ("evaluations", "seconds"):
+            drawn = draw_losses(losses_data(table, settings, methods, measure=measure, against=against))
+            written += save(drawn, Path(folder) / f"bench_{measure}_{against}")
+    return written
 
 
 def _list() -> None:
