@@ -15,7 +15,8 @@ from gradline.cli.bench import bench
 
 
 def verb(*arguments):
-    return bench.main([str(text) for text in arguments], "gradline bench", standalone_mode=False)
+    words = [str(text) for text in arguments]
+    return bench.main(words, "gradline bench", standalone_mode=False, obj=["bench", *words])
 
 
 SMALL = ("--problems", "regression/10", "--methods", "gols-i,sgd", "--seeds", 2, "--budget", 6)
@@ -31,6 +32,8 @@ def test_it_makes_runs_shows_them_and_goes_on(tmp_path, capsys):
     assert "16 runs made" in shown.err
     assert verb(*SMALL, "--out", tmp_path) == 0
     assert "0 runs made" in capsys.readouterr().err
+    (command,) = (tmp_path / "commands.txt").read_text().splitlines()
+    assert command.startswith("gradline bench --problems regression/10 --methods gols-i,sgd --seeds 2")
 
 
 def test_it_writes_the_lines_and_figures(tmp_path, capsys):

@@ -10,7 +10,7 @@ from bench_cases import record
 
 from gradline.bench.figures import FARTHEST, draw_losses, draw_profile, losses_data, profile_data
 from gradline.bench.measures import Grid, evaluations_to, rows, seconds_to, spread, tabulate, with_grids
-from gradline.bench.profiles import Profile, profile
+from gradline.bench.profiles import Profile, leading, profile
 from gradline.bench.runs import Status
 
 # Evaluations to a target of 1 on problems p, q and r: a needs 2, 4 and nothing gets it there; b needs 4, 1 and 3; c 2.
@@ -120,6 +120,17 @@ def test_lines_are_in_order_of_the_training_loss_and_tell_failures():
     lines = rows(made, {"tiny/5": 2.0}, [])
     assert [line.method for line in lines] == ["y", "x"]
     assert [line.failures for line in lines] == [(), ("no",)]
+
+
+def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(table):
+    found = profile(table, TARGETS)
+    assert leading(found, ["c", "unknown"], 2) == ["c", "b"]
+    assert leading(found, [], 9) == ["b", "a", "c"]
+
+
+def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(table):
+    (only,) = profile_data(table, TARGETS, ["a"]).outlines
+    np.testing.assert_array_equal(only.ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
 
 
 def test_the_figure_of_profiles_has_the_profiles(table):

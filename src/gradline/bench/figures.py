@@ -48,11 +48,17 @@ class Outlines:
     settings: tuple[str, ...]
 
 
-def profile_data(table: Table, targets: Mapping[str, float], methods: Sequence[str] | None = None) -> Outlines:
-    """The profiles of methods over the settings on which all were run, from ratio 1 to `FARTHEST`."""
-    found: Profile = profile(table, targets, methods=methods)
+def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
+    """The profiles of methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
+
+    Args:
+        table: the records.
+        targets: the training loss to be reached, of each setting.
+        shown: the methods to draw; `None`: all. The best one of a setting is the best of all, drawn or not.
+    """
+    found: Profile = profile(table, targets)
     outlines = []
-    for method in found.methods:
+    for method in found.methods if shown is None else shown:
         ratios, shares = found.steps(method)
         seen = ratios <= FARTHEST
         last = float(shares[seen][-1]) if seen.any() else 0.0

@@ -57,6 +57,20 @@ class Profile:
         return finite, np.arange(1, len(finite) + 1) / max(len(self.settings), 1)
 
 
+def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
+    """The methods to show where not all can be told apart: some always, then those most often near the best.
+
+    Args:
+        found: the profiles of all.
+        always: those that are shown whatever they do; names that are not in the profiles are passed over.
+        count: how many are shown, if there are so many.
+    """
+    chosen = [name for name in always if name in found.methods]
+    near, far = found.share(2.0), found.share(10.0)
+    rest = sorted(set(found.methods) - set(chosen), key=lambda name: (-near[name] - far[name], name))
+    return chosen + rest[: max(count - len(chosen), 0)]
+
+
 def profile(
     table: Table,
     targets: Mapping[str, float],

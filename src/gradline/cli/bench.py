@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 OUT = "results/bench"
 SEEDS = 5
+DRAWN = 10
+"""Lines in a figure, at most: gradline's, the tuned ones, and the best of the others."""
 
 
 def _names(context: click.Context, parameter: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
@@ -100,17 +102,29 @@ def _run(chosen: Plan, directory: str, workers: int, *, quiet: bool) -> Summary 
     from gradline.cli.words import console, duration, plural
 
     notes = console(stderr=True)
+    again = shlex.join(["gradline", *(click.get_current_context().obj or ("bench",))])
+    _note(directory, again)
     try:
         with observing(notes, quiet=quiet) as observer:
             done = run_bench(chosen.runs, directory, workers=workers, observer=observer)
     except KeyboardInterrupt:
-        again = shlex.join(["gradline", *(click.get_current_context().obj or ())])
         notes.print("Stopped. What is finished is stored. To go on:")
         notes.print(f"  [bold]{escape(again)}[/]", soft_wrap=True)
         return None
     if not quiet:
         notes.print(f"{plural(done.made, 'run')} made in {duration(done.seconds)}, {done.before} were there before")
     return done
+
+
+def _note(directory: str, command: str) -> None:
+    """Keep the command beside what it makes, each one once: results are worth little without it."""
+    from pathlib import Path
+
+    file = Path(directory) / "commands.txt"
+    known = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
+    if command not in known:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([*known, command]) + "\n", encoding="utf-8")
 
 
 def _conclude(chosen: Plan, directory: str, *, memory: bool, figures: str | None, csv_file: str | None) -> int:
@@ -173,8 +187,8 @@ def _lines(lines: list[Row], error: str) -> Any:
             number(line.test_error.median),
             _count(line.to_target.median),
             _count(line.to_target.worst),
-            number(line.step_cost, 2),
-            number(line.evaluation_cost, 2),
+            _ratio(line.step_cost),
+            _ratio(line.evaluation_cost),
             f"[red]{len(line.failures)}[/] × {escape(reasons)[:90]}" if reasons else "",
         )
     return made
@@ -182,6 +196,10 @@ def _lines(lines: list[Row], error: str) -> Any:
 
 def _count(value: float) -> str:
     return f"{value:,.0f}" if value < float("inf") else "-"
+
+
+def _ratio(value: float) -> str:
+    return "-" if value != value else f"{value:.1f}" if value < 10 else f"{value:.0f}"
 
 
 def _overall(table: Table, chosen: Plan, out: Any) -> None:
@@ -252,11 +270,13 @@ def _draw(table: Table, chosen: Plan, folder: str) -> list[Any]:
     from pathlib import Path
 
     from gradline.bench.figures import draw_losses, draw_profile, losses_data, profile_data
+    from gradline.bench.peers import GROUPS
+    from gradline.bench.profiles import leading, profile
     from gradline.figures import save
 
-    methods = list(dict.fromkeys(name for of_setting in table.values() for name in of_setting))
+    methods = leading(profile(table, chosen.targets), (*GROUPS["gradline"], "sgd best", "adam best"), DRAWN)
     settings = [setting.name for setting in chosen.settings if setting.name in table]
-    written = save(draw_profile(profile_data(table, chosen.targets)), Path(folder) / "bench_profile")
+    written = save(draw_profile(profile_data(table, chosen.targets, methods)), Path(folder) / "bench_profile")
     for measure in ("train_loss", "test_error"):
         for against in ("evaluations", "seconds"):
             drawn = draw_losses(losses_data(table, settings, methods, measure=measure, against=against))
