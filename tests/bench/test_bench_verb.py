@@ -96,7 +96,10 @@ def test_groups_of_problems_and_methods_stand_for_their_members():
     made = plan(["held-out"], ["gradline"], 1)
     assert {setting.problem.name for setting in made.settings} == set(HELD_OUT)
     assert made.methods == ("gols-i", "gols-i-adam", "gols-i-adam-0", "prls")
-    assert len(plan([], [], 5).runs) == 5 * len(METHODS) * sum(len(problem.sizes) for problem in PROBLEMS.values())
+    whole = plan([], [], 5)
+    assert {*whole.methods, *whole.absent} == set(METHODS)
+    settings = sum(len(problem.sizes) for problem in PROBLEMS.values())
+    assert len(whole.runs) == len({run.key for run in whole.runs}) == 5 * len(whole.methods) * settings
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,14 @@ def test_the_figure_of_losses_has_medians_and_ranges():
     assert figure.axes[0].get_title() == "tiny/5"
 
 
+def test_no_two_of_twenty_lines_look_the_same():
+    names = [f"method-{place}" for place in range(20)]
+    made = tabulate(record(name, [8.0, 4.0]) for name in names)
+    figure = draw_losses(losses_data(made, ["tiny/5"], names))
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines}
+    assert len(looks) == 20
+
+
 def test_test_errors_against_seconds_share_the_time_of_the_slowest():
     made = tabulate([record("a", [8.0, 4.0], seconds=1.0), record("b", [8.0, 6.0], seconds=3.0)])
     quick, slow = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 WORDS = {"train_loss": "training loss", "test_error": "test error"}
+MARKS = ("X*<>dh", "x+1234", "|_.,78")
+"""Of the lines after the first six."""
 FARTHEST = 64.0
 """The largest ratio that is shown."""
 
@@ -175,9 +177,8 @@ def draw_losses(data: Sequence[Losses]) -> Figure:
     return figure
 
 
-def _stroke(place: int) -> Any:
-    """Six lines, and then the same colours with other marks."""
-    base = style.LINES[place % len(style.LINES)]
-    marks = "oxs*D+"
-    turn = place // len(style.LINES)
-    return base if turn == 0 else base._replace(marker=marks[(place + turn) % len(marks)], linestyle="-")
+def _stroke(place: int) -> style.Stroke:
+    """Six lines, and then the same colours, drawn through and with other marks."""
+    turn, colour = divmod(place, len(style.LINES))
+    base = style.LINES[colour]
+    return base if turn == 0 else base._replace(marker=MARKS[(turn - 1) % len(MARKS)][colour], linestyle="-")
