@@ -1,0 +1,36 @@
+"""gradline's own: GOLS-I along three directions, and PrLS, each with a new mini-batch at every evaluation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+
+import gradline
+from gradline.bench.objective import Objective
+from gradline.bench.peers.method import Method
+from gradline.bench.peers.stepping import NewBatches, Stepper
+
+
+def _method(name: str, about: str, make: Callable[[Any], Any]) -> Method:
+    def build(objective: Objective) -> Stepper:
+        return NewBatches(objective, make(objective.parameters))
+
+    return Method(name, about, build, "gradline", "gradline", "gradline")
+
+
+ADAM = torch.optim.Adam
+NO_MOMENTUM = partial(torch.optim.Adam, betas=(0.0, 0.999))
+
+METHODS = (
+    _method("gols-i", "gradline.GOLSI, steepest descent", gradline.GOLSI),
+    _method("gols-i-adam", "gradline.GOLSI(direction=Adam)", partial(gradline.GOLSI, direction=ADAM)),
+    _method(
+        "gols-i-adam-0",
+        "gradline.GOLSI(direction=Adam without momentum)",
+        partial(gradline.GOLSI, direction=NO_MOMENTUM),
+    ),
+    _method("prls", "gradline.PrLS, steepest descent", gradline.PrLS),
+)
