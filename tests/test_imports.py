@@ -146,6 +146,11 @@ def test_the_core_never_imports_torch(module):
 
 NEEDS_TORCH = (
     "gradline.torch",
+    "gradline.bench.memory",
+    "gradline.bench.peers",
+    "gradline.bench.planning",
+    "gradline.bench.problems",
+    "gradline.bench.training",
     "gradline.landscape",
     "gradline.sklearn",
     "gradline.study.networks",

@@ -14,7 +14,6 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-
 PATIENCE = 240.0
 """Seconds after which a rank that does not answer is a failure of the test, not of the whole session."""
 

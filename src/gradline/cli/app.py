@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from gradline.cli.bench import bench
 from gradline.cli.check import check
 from gradline.cli.claims import claims
 from gradline.cli.data import data
@@ -48,7 +49,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, data):
+for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, bench, data):
     app.add_command(verb)
 
 

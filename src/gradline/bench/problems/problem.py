@@ -12,8 +12,9 @@ from gradline.bench.objective import Task
 class Size:
     """A batch size with its budget in evaluations, and the training loss that counts as reached.
 
-    Targets were set before the comparison, to about what Adam with the better of two learning rates (0.01 and 0.1) had
-    after a third of 600 to 3,000 evaluations; those of `bcwd-logr` and `bcwd-netpi` by earlier measurements.
+    Targets were set before the comparison, to about what Adam (learning rate 0.01; of small problems the better of 0.01
+    and 0.1) had after a third of 600 to 3,000 evaluations; those of `bcwd-logr` and `bcwd-netpi` by earlier
+    measurements.
     """
 
     batch_size: int
