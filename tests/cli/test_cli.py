@@ -255,7 +255,7 @@ def test_no_results_is_said(tmp_path, capfd):
 
 
 def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
-    arguments = ["run", "bcwd", "--problem", "bcwd-netpi", "--batch-size", "50", "--seeds", "2", "--budget", "1500"]
+    arguments = ["run", "bcwd", "--problem", "bcwd-netpi", "--batch-size", "50", "--seeds", "2", "--budget", "6000"]
     arguments += ["--out", tmp_path / "out", "--backend", "inline"]
     command = [sys.executable, "-m", "gradline", *map(str, arguments)]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
@@ -265,7 +265,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     assert program.returncode == 130, err
     assert "To go on:" in err
     assert (
-        f"gradline run bcwd --problem bcwd-netpi --batch-size 50 --seeds 2 --budget 1500 --out {tmp_path / 'out'}"
+        f"gradline run bcwd --problem bcwd-netpi --batch-size 50 --seeds 2 --budget 6000 --out {tmp_path / 'out'}"
         in err
     )
     done = gradline(*arguments)
