@@ -10,8 +10,12 @@ def one_thread():
     """Tiny tensors are faster on one thread, and two test processes do not fight for the cores."""
     torch = pytest.importorskip("torch")
     torch.set_num_threads(1)
-    gc.collect()
-    gc.freeze()  # optimizers look through what may be collected for the modules around their parameters
+
+
+@pytest.fixture(autouse=True, scope="module")
+def little_to_look_through():
+    """Optimizers look through what Python may collect for the modules around their parameters: here, not much."""
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import compress
 
 from torch import Tensor, nn
 
@@ -47,8 +48,15 @@ class Surroundings:
 
 
 def _modules() -> Iterator[nn.Module]:
-    """All living modules; `isinstance` would ask some of the other things what they pretend to be."""
-    return (thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module))
+    """All living modules. There may be millions of other things: none of them is touched by Python code.
+
+    (`isinstance` would also ask some of them what they pretend to be, and not every type can be hashed.)
+    """
+    things = gc.get_objects()
+    kinds = list(map(type, things))
+    places = list(map(id, kinds))
+    wanted = {place for place, kind in dict(zip(places, kinds, strict=True)).items() if issubclass(kind, nn.Module)}
+    return compress(things, map(wanted.__contains__, places))
 
 
 def _holders(modules: Iterable[nn.Module], ours: set[int]) -> Iterator[nn.Module]:
