@@ -213,7 +213,7 @@ def test_manual_optimization_takes_the_same_steps(closure, spread):
 def test_manual_optimization_without_a_closure_does_not_search_on_one_gradient():
     module = Manual(closure=False)
     before = module.values()
-    with pytest.raises(RuntimeError, match=r"closure that computes the gradients anew .*spread=True"):
+    with pytest.raises(RuntimeError, match="no parameter has a gradient"):
         fit(module)
     assert equal(module.values(), before)
 

@@ -14,8 +14,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
-from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Record
@@ -65,7 +63,6 @@ class LineSearchCallback(Callback):
         self.stops: list[Counter[str]] = []
         """How many searches have ended for each reason, for each optimizer."""
         self._handles: list[RemovableHandle] = []
-        self._gradient: tuple[Tensor, int] | None = None  # of the last evaluation, and its version
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse settings under which training would go wrong, before anything is computed."""
@@ -89,28 +86,10 @@ class LineSearchCallback(Callback):
         for optimizer in _line_searches(trainer):
             optimizer.train()
 
-    def on_before_optimizer_step(self, trainer: Trainer, pl_module: LightningModule, optimizer: Optimizer) -> None:
-        """Refuse a second look at the same gradients, which Lightning's empty closure would give a search."""
-        if not isinstance(optimizer, LineSearchOptimizer) or optimizer.spread or _scales(trainer):
-            return
-        parameters = [p for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
-        if not parameters:
-            return
-        gradient = min(parameters, key=Tensor.numel).grad
-        before, self._gradient = self._gradient, (gradient, gradient._version)
-        if before is not None and before[0] is gradient and before[1] == gradient._version:
-            raise RuntimeError(
-                "optimizer.step must be given a closure that computes the gradients anew (each step is a whole search, "
-                "which looks at several points), but they are as they were at the last one; Lightning puts an empty "
-                "closure in the place of none. Give step() a closure, or build the optimizer with spread=True: then "
-                "each step() is one probe, on the gradients there are"
-            )
-
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Go to the accepted point, and log."""
-        self._gradient = None
         _rest(trainer)
         # Lightning's logging takes milliseconds: only when it will be written, or read at the end of an epoch
         due = trainer._logger_connector.should_update_logs or trainer.is_last_batch
@@ -126,7 +105,6 @@ class LineSearchCallback(Callback):
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
         """Go to the accepted point: the model may be saved or used all the same."""
-        self._gradient = None
         _rest(trainer)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
