@@ -16,6 +16,8 @@ def one_thread():
 def little_to_look_through():
     """Optimizers look through what Python may collect for the modules around their parameters: here, not much."""
     gc.freeze()
+    yield
+    gc.collect()  # or a loader's worker processes would live on with it, and hold the browser's pipe open
 
 
 @pytest.fixture(scope="session")

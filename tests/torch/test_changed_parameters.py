@@ -33,11 +33,12 @@ def test_without_a_closure_loaded_weights_are_where_the_next_search_begins(passe
         assert not equal(problem.parameters(), list(weights.values()))
 
 
-def test_with_a_closure_the_old_gradient_is_not_used():
+def test_with_a_closure_refresh_keeps_the_old_gradient_out():
     problem = problem_with(GolsI())
     for _ in range(5):
         problem.optimizer.step(problem.closure)
     problem.model.load_state_dict(elsewhere(problem))
+    problem.optimizer.refresh()
     fresh = Problem(seed=0)
     fresh.model.load_state_dict(problem.model.state_dict())
     fresh.draws.set_state(problem.draws.get_state())

@@ -266,9 +266,9 @@ class LineSearchOptimizer(SavedOptimizer):
         self._evaluating = False
 
     def refresh(self) -> None:
-        """Evaluate the gradient anew before the next search: call it after freezing parameters by hand.
+        """Evaluate the gradient anew before the next search: call it after changing or freezing parameters by hand.
 
-        Ends a search under way at the last accepted point.
+        Ends a search under way at the last accepted point, or where you have put the parameters since.
         """
         descent = self._descent
         if descent.line is not None:
@@ -313,13 +313,11 @@ class LineSearchOptimizer(SavedOptimizer):
         return line is not None and self._versions is not None and line.versions() != self._versions
 
     def _look_at_parameters(self) -> None:
-        """Where somebody has put the parameters elsewhere (a checkpoint was loaded), the next search begins there."""
+        """Where somebody has put the parameters elsewhere than at the probe, the next search begins there."""
         descent = self._descent
-        if not self._changed() or descent.line is None or descent.pending is None:
+        if not (descent.probing and self._changed()) or descent.line is None or descent.pending is None:
             return
-        if not descent.probing:
-            descent.abandon()
-        elif not descent.line.is_at(descent.pending.step):
+        if not descent.line.is_at(descent.pending.step):
             descent.abandon()
             if not self._told_of_change:
                 self._told_of_change = True

@@ -63,6 +63,7 @@ class LineSearchCallback(Callback):
         self.stops: list[Counter[str]] = []
         """How many searches have ended for each reason, for each optimizer."""
         self._handles: list[RemovableHandle] = []
+        self._resting: list[tuple[LineSearchOptimizer, bool]] = []  # during this batch, and whether they are spread
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Refuse settings under which training would go wrong, before anything is computed."""
@@ -80,7 +81,7 @@ class LineSearchCallback(Callback):
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Go to where the search goes on."""
         if trainer.fit_loop._skip_backward:
-            _stay(trainer)
+            self._resting = _stay(trainer)
             return
         _check_accumulation(trainer)  # a GradientAccumulationScheduler may have changed it
         for optimizer in _line_searches(trainer):
@@ -90,6 +91,9 @@ class LineSearchCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Go to the accepted point, and log."""
+        for optimizer, spread in self._resting:
+            optimizer.spread = spread
+        self._resting = []
         _rest(trainer)
         # Lightning's logging takes milliseconds: only when it will be written, or read at the end of an epoch
         due = trainer._logger_connector.should_update_logs or trainer.is_last_batch
@@ -133,18 +137,21 @@ def _rest(trainer: Trainer) -> None:
             optimizer.eval()
 
 
-def _stay(trainer: Trainer) -> None:
-    """Let a step do nothing: with zero gradients there is no direction to search in.
+def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
+    """Let a step do nothing: one look at zero gradients shows no direction to search in.
 
     `StochasticWeightAveraging` puts its average in place and runs through the data once more, for BatchNorm and without
     backward passes. Lightning makes a step at the end of that all the same, on whatever gradients are left.
     """
-    for optimizer in _line_searches(trainer):
+    before = [(optimizer, optimizer.spread) for optimizer in _line_searches(trainer)]
+    for optimizer, _ in before:
         optimizer.refresh()
         optimizer.train()
+        optimizer.spread = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter)
+    return before
 
 
 def _scales(trainer: Trainer) -> bool:
