@@ -13,7 +13,7 @@ def page_file(store, tmp_path_factory):
     return report.write(store, tmp_path_factory.mktemp("page") / "report.html", illustrations=False)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium():
     """A real browser, without a window."""
     api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'gradline[dev]'")
