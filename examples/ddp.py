@@ -1,8 +1,8 @@
 """Data-parallel training, alone or with torchrun. Each process sees its own part of the data.
 
     python examples/ddp.py
-    torchrun --nproc-per-node 2 examples/ddp.py --checkpoint /tmp/ddp.pt
-    torchrun --nproc-per-node 2 examples/ddp.py --checkpoint /tmp/ddp.pt --epochs 20    # goes on from there
+    torchrun --nproc-per-node 2 examples/ddp.py --checkpoint ddp.pt
+    torchrun --nproc-per-node 2 examples/ddp.py --checkpoint ddp.pt --epochs 20    # goes on from there
 
 DistributedDataParallel averages the gradients, so that all processes see equal slopes and take equal steps.
 """
