@@ -8,6 +8,7 @@ once for each optimizer, when it takes its first step.
 from __future__ import annotations
 
 import gc
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import compress
@@ -27,14 +28,8 @@ class Surroundings:
     @classmethod
     def of(cls, parameters: Iterable[Tensor]) -> Surroundings:
         """Find the modules around some parameters."""
-        parameters = list(parameters)
         ours = set(map(id, parameters))
-        around = list(_holders(_modules(), ours))
-        housed = any(isinstance(parameter, nn.Parameter) for parameter in parameters)
-        if housed and not around and gc.get_freeze_count():  # what is frozen is not listed
-            gc.unfreeze()
-            around = list(_holders(_modules(), ours))
-            gc.freeze()
+        around = list(_holders(_modules(), ours)) or list(_holders(_frozen.modules(), ours))
         return cls([module for module in around if _all_in(module, ours)], around)
 
     def layers(self) -> Iterator[nn.Module]:
@@ -57,6 +52,25 @@ def _modules() -> Iterator[nn.Module]:
     places = list(map(id, kinds))
     wanted = {place for place, kind in dict(zip(places, kinds, strict=True)).items() if issubclass(kind, nn.Module)}
     return compress(things, map(wanted.__contains__, places))
+
+
+class _Frozen:
+    """The modules among what `gc.freeze` has hidden. They are looked for once, until more is frozen."""
+
+    def __init__(self) -> None:
+        self._count = 0
+        self._found: list[weakref.ref[nn.Module]] = []
+
+    def modules(self) -> list[nn.Module]:
+        if gc.get_freeze_count() != self._count:
+            gc.unfreeze()
+            self._found = [weakref.ref(module) for module in _modules()]
+            gc.freeze()
+            self._count = gc.get_freeze_count()
+        return [module for reference in self._found if (module := reference()) is not None]
+
+
+_frozen = _Frozen()
 
 
 def _holders(modules: Iterable[nn.Module], ours: set[int]) -> Iterator[nn.Module]:
