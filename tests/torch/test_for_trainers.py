@@ -9,7 +9,7 @@ from helpers import Problem, equal, problem_with
 from torch.optim import lr_scheduler
 
 import gradline
-from gradline.searches import Armijo, GolsI, Prls
+from gradline.searches import Armijo, GolsB, GolsI, Prls
 
 SCHEDULERS = {
     "step": lambda optimizer: lr_scheduler.StepLR(optimizer, 3),
@@ -106,6 +106,13 @@ def test_spread_over_calls_a_closure_makes_the_same_steps_as_none(direction):
         assert loss.requires_grad
         assert equal(turned.parameters(), spread.parameters())
     assert spread.optimizer.evaluations == 40 > spread.optimizer.iterations > 5
+
+
+def test_spread_a_search_under_way_can_be_copied():
+    problem = problem_with(GolsB(), spread=True)
+    for _ in range(30):
+        problem.optimizer.step(problem.closure)
+        copy.deepcopy(problem)
 
 
 def test_spread_a_closure_that_fails_changes_nothing():

@@ -127,7 +127,7 @@ class Descent:
         before it counts: one at a probe, and at the start as many as the scale may need to find its size.
         """
         evaluation = self.evaluator.look(self.line if self.probing else None, closure)
-        loss = evaluation.loss
+        loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # a kept one must not keep its graph
         if scaled and not evaluation.finite and self.overflows < (1 if self.probing else 16):
             self.overflows += 1
             self.statistics.put_back()
