@@ -8,9 +8,10 @@ OUT ?= runs/bcwd
 .DEFAULT_GOAL := test
 
 .venv/installed: pyproject.toml constraints.txt
-	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradline needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradline needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
+	@echo "Setting up .venv with everything that is used here: a few minutes, once."
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --disable-pip-version-check -c constraints.txt -e '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
 	touch $@
 
 study: .venv/installed  ## The paper's study on the breast-cancer data (SEEDS=10 for all of it), its summary and its report
