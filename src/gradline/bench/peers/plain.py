@@ -8,7 +8,7 @@ from gradline.bench.objective import Objective
 from gradline.bench.peers.method import Method
 from gradline.bench.peers.stepping import Gradients, OneBatch, Stepper, closure
 
-SGD_RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0, 10.0, 100.0)
+SGD_RATES = (1e-2, 0.1, 1.0, 10.0, 100.0)
 ADAM_RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 """Grids of odd length, so that each has a median."""
 

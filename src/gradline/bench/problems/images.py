@@ -78,7 +78,7 @@ PROBLEMS = (
     Problem(
         "cifar-conv",
         "convolutional net with BatchNorm on CIFAR10's first 10,000 images",
-        (Size(16, 600, 1.75), Size(64, 600, 1.6), Size(256, 300, 1.3)),
+        (Size(16, 600, 1.75), Size(64, 400, 1.65), Size(256, 150, 1.5)),
         partial(_build, convolutional),
         held_out=False,
         error="test error",
@@ -87,7 +87,7 @@ PROBLEMS = (
     Problem(
         "cifar-resnet",
         "small residual net on CIFAR10's first 10,000 images",
-        (Size(16, 600, 1.9), Size(64, 600, 1.55), Size(256, 300, 1.3)),
+        (Size(16, 500, 1.9), Size(64, 300, 1.65), Size(256, 120, 1.5)),
         partial(_build, residual),
         held_out=True,
         error="test error",

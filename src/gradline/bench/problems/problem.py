@@ -13,8 +13,8 @@ class Size:
     """A batch size with its budget in evaluations, and the training loss that counts as reached.
 
     Targets were set before the comparison, to about what Adam (learning rate 0.01; of small problems the better of 0.01
-    and 0.1) had after a third of 600 to 3,000 evaluations; those of `bcwd-logr` and `bcwd-netpi` by earlier
-    measurements.
+    and 0.1) had after a third of the budget, of the long runs (images, text) towards its end; those of `bcwd-logr` and
+    `bcwd-netpi` by earlier measurements.
     """
 
     batch_size: int

@@ -104,7 +104,7 @@ PROBLEMS = (
     Problem(
         "char-transformer",
         "two-layer transformer on the characters of Unicode's character names",
-        (Size(8, 600, 2.2), Size(32, 600, 1.8), Size(128, 300, 1.6)),
+        (Size(8, 600, 2.3), Size(32, 500, 1.9), Size(128, 150, 1.9)),
         _build,
         held_out=True,
         error="share of wrong next characters",
