@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from gradline import testing as testing
     from gradline.torch import (
         GOLSI,
+        Angle,
         LineSearchOptimizer,
         NoSchedule,
         PrLS,
@@ -31,6 +32,7 @@ __version__ = version("gradline")
 
 __all__ = [
     "GOLSI",
+    "Angle",
     "LineSearchOptimizer",
     "NoSchedule",
     "PrLS",

@@ -1,7 +1,7 @@
 """gradline for PyTorch: optimizers whose steps a line search finds, and mini-batches to feed them. Needs torch."""
 
 from gradline.torch import batches
-from gradline.torch.constructors import GOLSI, PrLS
+from gradline.torch.constructors import GOLSI, Angle, PrLS
 from gradline.torch.learning_rate import StepRecorder, find_lr
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.scalars import log_scalars
@@ -9,6 +9,7 @@ from gradline.torch.schedule import NoSchedule
 
 __all__ = [
     "GOLSI",
+    "Angle",
     "LineSearchOptimizer",
     "NoSchedule",
     "PrLS",

@@ -1,4 +1,4 @@
-"""gradline's own: GOLS-I along three directions, and PrLS, each with a new mini-batch at every evaluation."""
+"""gradline's own: Angle, GOLS-I along three directions, and PrLS, each with a new mini-batch at every evaluation."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from functools import partial
 from typing import Any
 
 import torch
+from torch import Tensor
+from torch.optim.swa_utils import AveragedModel
 
 import gradline
 from gradline.bench.objective import Objective
@@ -21,10 +23,24 @@ def _method(name: str, about: str, make: Callable[[Any], Any]) -> Method:
     return Method(name, about, build, "gradline", "gradline", "gradline")
 
 
+def _averaged(objective: Objective) -> Stepper:
+    """Angle, judged by an average of its points in which late ones weigh most; BatchNorm's statistics likewise."""
+
+    def weighed(average: Tensor, present: Tensor, steps: Tensor | int) -> Tensor:
+        return average + (LATE + 1) / (int(steps) + 1 + LATE) * (present - average)
+
+    average = AveragedModel(objective.model, avg_fn=weighed, use_buffers=True)
+    return NewBatches(objective, gradline.Angle(objective.parameters), average)
+
+
+LATE = 8
+"""The average's weights grow with this power of the number of steps: it is about n/10 steps behind."""
 ADAM = torch.optim.Adam
 NO_MOMENTUM = partial(torch.optim.Adam, betas=(0.0, 0.999))
 
 METHODS = (
+    _method("angle", "gradline.Angle, Adam's direction", gradline.Angle),
+    Method("angle-average", "gradline.Angle, and torch's AveragedModel", _averaged, "gradline", "gradline", "gradline"),
     _method("gols-i", "gradline.GOLSI, steepest descent", gradline.GOLSI),
     _method("gols-i-adam", "gradline.GOLSI(direction=Adam)", partial(gradline.GOLSI, direction=ADAM)),
     _method(
