@@ -29,7 +29,7 @@ def test_it_makes_runs_shows_them_and_goes_on(tmp_path, capsys):
     assert "sgd best" in shown.out
     assert "sgd median" in shown.out
     assert "sgd-0.1" not in shown.out
-    assert "16 runs made" in shown.err
+    assert "12 runs made" in shown.err
     assert verb(*SMALL, "--out", tmp_path) == 0
     assert "0 runs made" in capsys.readouterr().err
     (command,) = (tmp_path / "commands.txt").read_text().splitlines()
@@ -95,7 +95,7 @@ def test_memory_of_a_method_that_fails_is_told(tmp_path, capsys, monkeypatch):
 def test_groups_of_problems_and_methods_stand_for_their_members():
     made = plan(["held-out"], ["gradline"], 1)
     assert {setting.problem.name for setting in made.settings} == set(HELD_OUT)
-    assert made.methods == ("gols-i", "gols-i-adam", "gols-i-adam-0", "prls")
+    assert made.methods == ("angle", "angle-average", "gols-i", "gols-i-adam", "gols-i-adam-0", "prls")
     whole = plan([], [], 5)
     assert {*whole.methods, *whole.absent} == set(METHODS)
     settings = sum(len(problem.sizes) for problem in PROBLEMS.values())
