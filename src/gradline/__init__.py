@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from gradline.torch import (
         GOLSI,
         Angle,
+        LateAverage,
         LineSearchOptimizer,
         NoSchedule,
         PrLS,
@@ -33,6 +34,7 @@ __version__ = version("gradline")
 __all__ = [
     "GOLSI",
     "Angle",
+    "LateAverage",
     "LineSearchOptimizer",
     "NoSchedule",
     "PrLS",

@@ -181,6 +181,18 @@ def descend(steps, noise, *, curvature, seed=0, search=None):
     return np.array(losses), np.array(taken)
 
 
+@pytest.mark.parametrize("step", [0.1, 0.5, 1.5])
+def test_under_noise_successive_gradients_have_a_cosine_of_minus_half_step_times_curvature(step):
+    """What the documentation derives for constant steps along the last direction, for a curvature of 1."""
+    random = np.random.default_rng(0)
+    x, gradients = 0.0, []
+    for _ in range(60_000):
+        gradients.append(x + random.standard_normal())
+        x -= step * gradients[-1]
+    g = np.array(gradients[1000:])
+    assert g[1:] @ g[:-1] / (g @ g) == pytest.approx(-step / 2, abs=0.02)
+
+
 BOWL = np.array([1.0, 0.3, 0.1, 0.03])
 
 

@@ -1,6 +1,7 @@
 """gradline for PyTorch: optimizers whose steps a line search finds, and mini-batches to feed them. Needs torch."""
 
 from gradline.torch import batches
+from gradline.torch.average import LateAverage
 from gradline.torch.constructors import GOLSI, Angle, PrLS
 from gradline.torch.learning_rate import StepRecorder, find_lr
 from gradline.torch.optimizer import LineSearchOptimizer
@@ -10,6 +11,7 @@ from gradline.torch.schedule import NoSchedule
 __all__ = [
     "GOLSI",
     "Angle",
+    "LateAverage",
     "LineSearchOptimizer",
     "NoSchedule",
     "PrLS",

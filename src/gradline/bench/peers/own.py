@@ -7,8 +7,6 @@ from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.optim.swa_utils import AveragedModel
 
 import gradline
 from gradline.bench.objective import Objective
@@ -24,23 +22,17 @@ def _method(name: str, about: str, make: Callable[[Any], Any]) -> Method:
 
 
 def _averaged(objective: Objective) -> Stepper:
-    """Angle, judged by an average of its points in which late ones weigh most; BatchNorm's statistics likewise."""
-
-    def weighed(average: Tensor, present: Tensor, steps: Tensor | int) -> Tensor:
-        return average + (LATE + 1) / (int(steps) + 1 + LATE) * (present - average)
-
-    average = AveragedModel(objective.model, avg_fn=weighed, use_buffers=True)
+    """Angle, judged by an average of its points."""
+    average = gradline.LateAverage(objective.model)
     return NewBatches(objective, gradline.Angle(objective.parameters), average)
 
 
-LATE = 8
-"""The average's weights grow with this power of the number of steps: it is about n/10 steps behind."""
 ADAM = torch.optim.Adam
 NO_MOMENTUM = partial(torch.optim.Adam, betas=(0.0, 0.999))
 
 METHODS = (
     _method("angle", "gradline.Angle, Adam's direction", gradline.Angle),
-    Method("angle-average", "gradline.Angle, and torch's AveragedModel", _averaged, "gradline", "gradline", "gradline"),
+    Method("angle-average", "gradline.Angle and gradline.LateAverage", _averaged, "gradline", "gradline", "gradline"),
     _method("gols-i", "gradline.GOLSI, steepest descent", gradline.GOLSI),
     _method("gols-i-adam", "gradline.GOLSI(direction=Adam)", partial(gradline.GOLSI, direction=ADAM)),
     _method(
