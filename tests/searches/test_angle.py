@@ -72,11 +72,20 @@ def test_what_is_not_finite_ends_the_doubling_and_is_never_accepted():
     assert pending.outcome.memory.step == 0.025
 
 
-def test_where_nothing_is_finite_it_stays_where_it_is():
-    pending = begun(memory=AngleMemory(1e-11, 50, 0.0, False))
-    told(pending, NAN, NAN, NAN, NAN)
+@pytest.mark.parametrize("memory", [AngleMemory(1e-11, 50, -0.3, True), AngleMemory(1e-11, 50, 0.0, False)], ids=str)
+def test_where_nothing_is_finite_it_stays_where_it_is_with_the_step_it_had(memory):
+    pending = begun(cosine=-0.5, memory=memory)
+    while pending.outcome is None:
+        pending.tell(Slope(NAN))
     assert (pending.outcome.probe, pending.outcome.stop) == (None, Stop.NON_FINITE)
-    assert pending.outcome.memory == AngleMemory(1e-12, 50, 0.0, False)
+    assert pending.outcome.memory == memory
+
+
+def test_a_first_search_where_nothing_is_finite_is_made_again():
+    pending = begun()
+    while pending.outcome is None:
+        pending.tell(Slope(NAN))
+    assert (pending.outcome.stop, pending.outcome.memory) == (Stop.NON_FINITE, Angle().start())
 
 
 @pytest.mark.parametrize(("cosine", "factor"), [(0.0, 1.0), (0.5, math.exp(-12 * 0.5 / 60)), (-1.0, math.exp(12 / 60))])

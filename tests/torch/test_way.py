@@ -1,6 +1,7 @@
 """The way that the parameters have come: from the mean of all earlier points to where they are."""
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -83,6 +84,81 @@ def test_a_step_that_is_not_taken_adds_nothing():
     assert optimizer.last.stop is Stop.NON_FINITE
     assert torch.equal(x.detach(), place)
     assert torch.nn.functional.cosine_similarity(way_of(optimizer), before, dim=0) == pytest.approx(1.0)
+    broken, step = False, optimizer._descent.memory.step
+    optimizer.step(closure)
+    assert 0.4 * step < optimizer.last.step < 2.1 * step
+
+
+def test_a_direction_that_is_not_finite_leaves_the_way_finite():
+    x = nn.Parameter(torch.tensor([3.0, -4.0]))
+    optimizer = gradline.Angle([x], direction=torch.optim.SGD)
+    scale = 1.0
+
+    def closure():
+        loss = scale * x.square().sum()
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    scale = 1e33  # SGD's update, taken at a large learning rate, overflows
+    optimizer.refresh()
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        optimizer.step(closure)
+    assert optimizer.last.stop is Stop.NON_FINITE_ORIGIN
+    assert way_of(optimizer).isfinite().all()
+    scale = 1.0
+    optimizer.step(closure)
+    assert optimizer.last.step > 0.0
+
+
+def test_the_way_of_a_parameter_that_rests_becomes_shorter():
+    first, second = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
+    optimizer = gradline.Angle([first, second])
+
+    def closure(both):
+        loss = first.square().sum() + (second.square().sum() if both else 0.0)
+        loss.backward()
+        return loss
+
+    points = [joined([first, second])]
+    for step in range(9):
+        if step in (3, 6):
+            optimizer.refresh()
+        optimizer.step(partial(closure, not 3 <= step < 6))
+        points.append(joined([first, second]))
+    torch.testing.assert_close(way_of(optimizer), points[-1] - torch.stack(points[:-1]).mean(dim=0))
+
+
+def test_a_gradient_that_is_not_finite_leaves_the_direction_of_a_parameter_to_begin_later():
+    first, second = (nn.Parameter(torch.tensor([1.0, 2.0])) for _ in range(2))
+    optimizer = gradline.Angle([first, second])
+
+    def closure(scale, both):
+        loss = scale * first.square().sum() + (second.square().sum() if both else 0.0)
+        loss.backward()
+        return loss
+
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        optimizer.step(lambda: closure(float("nan"), True))
+    optimizer.step(lambda: closure(1.0, False))
+    optimizer.refresh()
+    optimizer.step(lambda: closure(1.0, True))
+    assert "exp_avg" in optimizer.state[second]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64], ids=str)
+def test_steps_that_the_type_cannot_hold_are_added_to_the_way(dtype):
+    x = nn.Parameter(torch.tensor([1.0], dtype=dtype))
+    optimizer = gradline.Angle([x], direction=None, step_first=2.0**22)
+
+    def closure():
+        (x * 2.0**-14).sum().backward()
+
+    before = x.item()
+    optimizer.step(closure)
+    assert optimizer.last.step >= 2.0**22
+    assert way_of(optimizer).item() == pytest.approx(x.item() - before, rel=0.01)
 
 
 def test_the_front_door_goes_along_adams_direction():

@@ -76,9 +76,11 @@ class Angle:
         """One search; nearly always one probe."""
         _check(memory)
         if memory.taken == 0:
-            return (yield from self._first(memory))
-        memory = self._adapted(memory, origin.at_zero.cosine)
-        return (yield from self._take(memory, 0, Stop.ANGLE))
+            outcome = yield from self._first(memory)
+        else:
+            outcome = yield from self._take(self._adapted(memory, origin.at_zero.cosine), 0, Stop.ANGLE)
+        # Where not even the smallest step was finite the data are at fault, and nothing was learned about the step.
+        return outcome if outcome.probe is not None else Outcome(0.0, None, outcome.stop, memory)
 
     def _first(self, memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
         """Double while the slopes are negative; divide by 4, a few times, where the first one is not."""
@@ -111,7 +113,7 @@ class Angle:
                 return _taken(memory, step, probes, stop)
             step /= 2.0
             probes += 1
-        return Outcome(0.0, None, Stop.NON_FINITE, memory._replace(step=self.step_min))
+        return Outcome(0.0, None, Stop.NON_FINITE, memory)
 
     def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
         """The memory with the step that the angle asks for."""

@@ -207,8 +207,7 @@ class Descent:
             slope, length = self.direction.aim(self.line, gradients, norm)
             self.line.aimed = True
         variance = self._variance(at_origin)
-        course = None if self.way is None else self.way.look(gradients, norm, self.line.ranks)
-        origin = Origin(at_origin.seen(slope, variance, course), length)
+        origin = Origin(at_origin.seen(slope, variance, self._course(at_origin)), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
         elif length == 0.0 or (norm == 0.0 and not self.iterations):
@@ -222,6 +221,14 @@ class Descent:
             outcome = pending.outcome
         self._nothing = Record(self.search, origin, self.memory, outcome, [])
         return at_origin.loss
+
+    def _course(self, at_origin: Evaluation) -> tuple[float, float] | None:
+        """How the gradient stands to the way, for a search that asks; not finite where the gradient is not."""
+        if self.way is None:
+            return None
+        if not at_origin.finite:
+            return at_origin.norm, at_origin.norm
+        return self.way.look(at_origin.gradients, at_origin.norm, cast(Line, self.line).ranks)
 
     def _variance(self, at_origin: Evaluation) -> float | None:
         """The variance of the slope along the direction just aimed; infinite where nothing was."""

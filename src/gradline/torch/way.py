@@ -48,6 +48,13 @@ class Way:
 
     def go(self, line: Line, step: float, before: int) -> None:
         """Add a step along a line to the way, after so many searches before."""
+        if self.parts:  # those of parameters that rest now too: the mean of their points comes nearer
+            torch._foreach_mul_(self.parts, before / (before + 1))
+        if step == 0.0:  # the direction may be none, or not finite
+            return
         parts = self.of(line.parameters)
-        torch._foreach_mul_(parts, before / (before + 1))
-        torch._foreach_add_(parts, line.directions, alpha=step)
+        if all(torch.finfo(dtype).tiny <= step <= torch.finfo(dtype).max for dtype in {part.dtype for part in parts}):
+            torch._foreach_add_(parts, line.directions, alpha=step)
+        else:  # the parameters' type cannot hold it
+            for part, direction in zip(parts, line.directions, strict=True):
+                part.copy_(part.double().add_(direction.double(), alpha=step))
