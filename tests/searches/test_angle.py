@@ -64,12 +64,18 @@ def test_a_first_search_that_never_goes_uphill_ends_at_the_largest_step():
 
 def test_what_is_not_finite_ends_the_doubling_and_is_never_accepted():
     pending = begun()
-    assert told(pending, -1.0, NAN, NAN, -1.0) == [1e-3, 2e-3, 1e-3, 5e-4]
+    assert told(pending, -1.0, NAN, NAN, NAN, -1.0) == [1e-3, 2e-3, 1e-3, 1e-3, 5e-4]
     assert pending.outcome.step == 5e-4
     pending = begun(memory=AngleMemory(0.1, 50, 0.0, False))
-    assert told(pending, INF, NAN, 3.0) == [0.1, 0.05, 0.025]
-    assert (pending.outcome.step, pending.outcome.probe) == (0.025, 2)
+    assert told(pending, INF, NAN, INF, 3.0) == [0.1, 0.1, 0.05, 0.025]
+    assert (pending.outcome.step, pending.outcome.probe) == (0.025, 3)
     assert pending.outcome.memory.step == 0.025
+
+
+def test_one_bad_batch_leaves_the_step_alone():
+    pending = begun(memory=AngleMemory(0.1, 50, 0.0, False))
+    assert told(pending, NAN, 3.0) == [0.1, 0.1]
+    assert pending.outcome.memory == AngleMemory(0.1, 51, 0.0, False)
 
 
 @pytest.mark.parametrize("memory", [AngleMemory(1e-11, 50, -0.3, True), AngleMemory(1e-11, 50, 0.0, False)], ids=str)

@@ -42,7 +42,8 @@ class Angle:
     * The first search doubles its step along the first direction while the slopes there, each on the next mini-batch,
       are negative, and takes the last one of these.
     * Then the step grows by up to a factor of two at a time, until the running mean of c is not negative any more.
-    * A point that is not finite is refused, and the step halved.
+    * A point that is not finite is looked at again, on the next mini-batch. If it still is not finite it is refused, and
+      the step halved.
 
     Every other probe is accepted: one evaluation a step. Derivation, limits and measurements are told in
     "One search for every batch size" of the documentation.
@@ -105,13 +106,18 @@ class Angle:
         return (yield from self._take(memory._replace(step=step / 2.0), probes, Stop.BUDGET))
 
     def _take(self, memory: AngleMemory, probes: int, stop: Stop) -> Generator[float, Slope, Outcome[AngleMemory]]:
-        """Take the step, or the first of its halves where everything is finite."""
-        step = memory.step
+        """Take the step, or the first of its halves where everything is finite.
+
+        It is looked at twice: a mini-batch may be at fault, and the feedback would take long to double a step again.
+        """
+        step, looks = memory.step, 2
         while step >= self.step_min:
             seen = yield step
             if seen.finite:
                 return _taken(memory, step, probes, stop)
-            step /= 2.0
+            looks -= 1
+            if looks <= 0:
+                step /= 2.0
             probes += 1
         return Outcome(0.0, None, Stop.NON_FINITE, memory)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -49,7 +50,7 @@ class LateAverage(AveragedModel):
     """
 
     def __init__(self, model: nn.Module, *, power: float = 8.0) -> None:
-        require(0.0 <= power < 1e6, "power", "0 or more and finite", "weights grow with it", power)
+        require(0.0 <= power < math.inf, "power", "0 or more and finite", "weights grow with it", power)
         super().__init__(model, multi_avg_fn=partial(_add, power=power), use_buffers=True)
 
 
