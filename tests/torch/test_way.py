@@ -191,6 +191,22 @@ def test_it_trains_at_every_batch_size():
             assert loss(model(inputs), targets).item() < 0.1 * before
 
 
+@pytest.mark.parametrize(("inputs", "batch_size"), [(1, 100), (1, 10), (10, 100), (10, 10)])
+def test_least_squares_go_down_to_their_noise(inputs, batch_size):
+    torch.manual_seed(0)
+    x = torch.randn(100, inputs)
+    y = x @ torch.ones(inputs, 1) + 0.01 * torch.randn(100, 1)
+    model = nn.Linear(inputs, 1)
+    optimizer = gradline.Angle(model.parameters())
+    for _ in range(600):
+        batch = torch.randperm(100)[:batch_size]
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x[batch]), y[batch]).backward()
+        optimizer.step()
+    with optimizer.eval():
+        assert nn.functional.mse_loss(model(x), y).item() < 1e-2
+
+
 def test_a_learning_rate_is_refused_and_so_is_an_option_of_adam():
     model = nn.Linear(2, 1)
     with pytest.raises(ValueError, match="lr must be None or not given"):

@@ -27,6 +27,8 @@ class AngleMemory(NamedTuple):
     """The running mean of the cosines, while rising."""
     rising: bool
     """Whether the steps still grow to their size."""
+    length: float
+    """The lengths of all steps, added up as the way adds up the steps: n/(n + 1) of it and the next."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,6 +44,9 @@ class Angle:
     * The first search doubles its step along the first direction while the slopes there, each on the next mini-batch,
       are negative, and takes the last one of these.
     * Then the step grows by up to a factor of two at a time, until the running mean of c is not negative any more.
+    * A positive c counts by how much of the way is of steps like the last one: by n·α‖d‖ over the length of the way's
+      steps, if that is below 1. What older, longer steps have overshot is not held against short ones, which would be
+      shrunk to nothing before they can come back.
     * A point that is not finite is looked at again, on the next mini-batch. If it still is not finite it is refused, and
       the step halved.
 
@@ -71,7 +76,7 @@ class Angle:
 
     def start(self) -> AngleMemory:
         """The first guess, and no step taken."""
-        return AngleMemory(self.step_first, 0, -1.0, True)
+        return AngleMemory(self.step_first, 0, -1.0, True, 0.0)
 
     def search(self, origin: Origin[Course], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
         """One search; nearly always one probe."""
@@ -79,9 +84,12 @@ class Angle:
         if memory.taken == 0:
             outcome = yield from self._first(memory)
         else:
-            outcome = yield from self._take(self._adapted(memory, origin.at_zero.cosine), 0, Stop.ANGLE)
+            outcome = yield from self._take(self._adapted(memory, origin), 0, Stop.ANGLE)
         # Where not even the smallest step was finite the data are at fault, and nothing was learned about the step.
-        return outcome if outcome.probe is not None else Outcome(0.0, None, outcome.stop, memory)
+        if outcome.probe is None:
+            return Outcome(0.0, None, outcome.stop, memory)
+        length = memory.taken / (memory.taken + 1) * memory.length + outcome.step * origin.norm
+        return Outcome(outcome.step, outcome.probe, outcome.stop, outcome.memory._replace(length=length))
 
     def _first(self, memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
         """Double while the slopes are negative; divide by 4, a few times, where the first one is not."""
@@ -121,14 +129,17 @@ class Angle:
             probes += 1
         return Outcome(0.0, None, Stop.NON_FINITE, memory)
 
-    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+    def _adapted(self, memory: AngleMemory, origin: Origin[Course]) -> AngleMemory:
         """The memory with the step that the angle asks for."""
-        weight = 1.0 / (memory.taken + _EARLY)
+        weight, cosine = 1.0 / (memory.taken + _EARLY), origin.at_zero.cosine
         if memory.rising:
             mean = memory.mean + _EARLY * weight * (cosine - memory.mean)
             change = -_MOST * mean
             memory = memory._replace(mean=mean, rising=mean < 0.0)
         if not memory.rising:
+            recent = memory.taken * memory.step * origin.norm
+            if cosine > 0.0 and recent < memory.length:
+                cosine *= recent / memory.length
             change = max(-_MOST, min(_MOST, -self.gain * weight * cosine))
         return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * math.exp(change))))
 
@@ -138,8 +149,8 @@ def _taken(memory: AngleMemory, step: float, probe: int, stop: Stop) -> Outcome[
 
 
 def _check(memory: AngleMemory) -> None:
-    numbers = (memory.step, memory.taken, memory.mean) if isinstance(memory, AngleMemory) else ()
-    good = len(numbers) == 3 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
+    numbers = (memory.step, memory.taken, memory.mean, memory.length) if isinstance(memory, AngleMemory) else ()
+    good = len(numbers) == 4 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
     require(
         good and memory.step > 0.0 and memory.taken >= 0, "memory", "an AngleMemory", "it has the step before", memory
     )
