@@ -42,8 +42,8 @@ class Angle:
     * The first search doubles its step along the first direction while the slopes there, each on the next mini-batch,
       are negative, and takes the last one of these.
     * Then the step grows by up to a factor of two at a time, until the running mean of c is not negative any more.
-    * A point that is not finite is looked at again, on the next mini-batch. If it still is not finite it is refused, and
-      the step halved.
+    * A point that is not finite is looked at again, on the next mini-batch. If it still is not, it is refused, and the
+      step halved.
 
     Every other probe is accepted: one evaluation a step. Derivation, limits and measurements are told in
     "One search for every batch size" of the documentation.
