@@ -109,6 +109,9 @@ def reference(cosines, gain, first):
     """The rule again, written without the protocol, for directions of length 1."""
     steps, rising, mean, step, gone = [], True, -1.0, first, [first]
     for taken, cosine in enumerate(cosines, start=1):
+        weighed = sum(k * length for k, length in enumerate(gone, start=1)) / taken
+        if cosine > 0 and not rising:
+            cosine *= min(1.0, taken * step / weighed)
         if rising:
             mean = (taken * mean + 10 * cosine) / (taken + 10)
             if mean >= 0:
@@ -116,8 +119,6 @@ def reference(cosines, gain, first):
             else:
                 step *= math.exp(-0.7 * mean)
         if not rising:
-            weighed = sum(k * length for k, length in enumerate(gone, start=1)) / taken
-            cosine *= min(1.0, taken * step / weighed) if cosine > 0 else 1.0
             step *= math.exp(min(0.7, max(-0.7, -gain * cosine / (taken + 10))))
         step = min(1e7, max(1e-12, step))
         steps.append(step)

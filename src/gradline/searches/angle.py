@@ -47,8 +47,8 @@ class Angle:
     * A positive c counts by how much of the way is of steps like the last one: by n·α‖d‖ over the length of the way's
       steps, if that is below 1. What older, longer steps have overshot is not held against short ones, which would be
       shrunk to nothing before they can come back.
-    * A point that is not finite is looked at again, on the next mini-batch. If it still is not finite it is refused, and
-      the step halved.
+    * A point that is not finite is looked at again, on the next mini-batch. If it still is not, it is refused, and the
+      step halved.
 
     Every other probe is accepted: one evaluation a step. Derivation, limits and measurements are told in
     "One search for every batch size" of the documentation.
@@ -84,7 +84,7 @@ class Angle:
         if memory.taken == 0:
             outcome = yield from self._first(memory)
         else:
-            outcome = yield from self._take(self._adapted(memory, origin), 0, Stop.ANGLE)
+            outcome = yield from self._take(self._adapted(memory, _counted(memory, origin)), 0, Stop.ANGLE)
         # Where not even the smallest step was finite the data are at fault, and nothing was learned about the step.
         if outcome.probe is None:
             return Outcome(0.0, None, outcome.stop, memory)
@@ -129,19 +129,23 @@ class Angle:
             probes += 1
         return Outcome(0.0, None, Stop.NON_FINITE, memory)
 
-    def _adapted(self, memory: AngleMemory, origin: Origin[Course]) -> AngleMemory:
+    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
         """The memory with the step that the angle asks for."""
-        weight, cosine = 1.0 / (memory.taken + _EARLY), origin.at_zero.cosine
+        weight = 1.0 / (memory.taken + _EARLY)
         if memory.rising:
             mean = memory.mean + _EARLY * weight * (cosine - memory.mean)
             change = -_MOST * mean
             memory = memory._replace(mean=mean, rising=mean < 0.0)
         if not memory.rising:
-            recent = memory.taken * memory.step * origin.norm
-            if cosine > 0.0 and recent < memory.length:
-                cosine *= recent / memory.length
             change = max(-_MOST, min(_MOST, -self.gain * weight * cosine))
         return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * math.exp(change))))
+
+
+def _counted(memory: AngleMemory, origin: Origin[Course]) -> float:
+    """The cosine; less of a positive one, where the way is of longer steps than the last."""
+    cosine, recent = origin.at_zero.cosine, memory.taken * memory.step * origin.norm
+    old = cosine > 0.0 and not memory.rising and recent < memory.length
+    return cosine * recent / memory.length if old else cosine
 
 
 def _taken(memory: AngleMemory, step: float, probe: int, stop: Stop) -> Outcome[AngleMemory]:
