@@ -93,7 +93,7 @@ class Angle(LineSearchOptimizer):
         loss.backward()
         optimizer.step()
 
-    assert loss < 0.1
+    assert loss < 0.2
     ```
 
     Args:
