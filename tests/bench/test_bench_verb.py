@@ -29,7 +29,7 @@ def test_it_makes_runs_shows_them_and_goes_on(tmp_path, capsys):
     assert "sgd best" in shown.out
     assert "sgd median" in shown.out
     assert "sgd-0.1" not in shown.out
-    assert "16 runs made" in shown.err
+    assert "12 runs made" in shown.err
     assert verb(*SMALL, "--out", tmp_path) == 0
     assert "0 runs made" in capsys.readouterr().err
     (command,) = (tmp_path / "commands.txt").read_text().splitlines()
