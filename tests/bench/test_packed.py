@@ -54,10 +54,7 @@ def test_measures_are_the_same_from_a_packed_file(tmp_path, records):
     again = rows(tabulate(found.records), {"tiny/5": TARGET}, ["sgd"])
     assert len(lines) == 3
     for line, read in zip(lines, again, strict=True):
-        same = ("setting", "method", "runs", "train_loss", "to_target", "step_cost", "evaluation_cost", "failures")
-        assert [repr(getattr(read, name)) for name in same] == [repr(getattr(line, name)) for name in same]
-        assert read.test_error == line.test_error
-        assert read.seconds_to_target == pytest.approx(line.seconds_to_target, rel=1e-4)
+        assert repr(read) == repr(line)  # NaN is not equal to itself
 
 
 def test_what_is_no_number_of_a_curve_is_read_as_it_was_written(tmp_path, records):

@@ -1,8 +1,8 @@
 """Many records in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
 What `gradline.bench.measures` reads from a packed record is what it reads from the whole one: of a curve the first
-point, the last one within the budget, the last one of all and the first one at the target are always kept, and no
-rounding takes a loss to the other side of its target. The same records give the same bytes.
+point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
+three with all their digits, and no rounding takes another loss to the other side of its target. The same records give the same bytes.
 """
 
 from __future__ import annotations
@@ -31,10 +31,9 @@ FORMAT = 1
 POINTS = 20
 """Of a curve, at most."""
 DIGITS = 5
-"""Significant digits. Of the end all are kept: learning rates of a grid are ranked by the loss there, and costs are
-ratios of the times."""
+"""Significant digits of all points but those that measures are read from."""
 TIME_DIGITS = 4
-"""Of times: no machine takes twice the same time to four digits."""
+"""Likewise of times: no machine takes twice the same time to four digits."""
 PLACES = ("out", "data", "workers", "csv", "figures", "pack")
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
 FLAGS = ("quiet", "summary", "memory")
@@ -182,10 +181,11 @@ def thinned(record: Record, target: float) -> Record:
         target: the training loss to be reached.
     """
     points = record.points
-    ends = {len(record.counted) - 1, len(points) - 1}  # costs are read from the last of all, if beyond the budget
-    kept = chosen(len(points), [*ends, _reached(points, target)])
+    # Losses are read from the last point that counts, costs from the last of all. Those keep all their digits.
+    read = {len(record.counted) - 1, len(points) - 1, _reached(points, target)}
+    kept = chosen(len(points), read)
     return replace(
-        record, points=tuple(points[place] if place in ends else _rounded(points[place], target) for place in kept)
+        record, points=tuple(points[place] if place in read else _rounded(points[place], target) for place in kept)
     )
 
 
