@@ -2,7 +2,8 @@
 
 What `gradline.bench.measures` reads from a packed record is what it reads from the whole one: of a curve the first
 point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
-three with all their digits, and no rounding takes another loss to the other side of its target. The same records give the same bytes.
+three with all their digits, and no rounding takes another loss to the other side of its target. The same records give
+the same bytes.
 """
 
 from __future__ import annotations
