@@ -26,6 +26,8 @@ DARKEST = 4.0
 GAMMA = 0.5
 """Of the colours: near the best, small differences show."""
 TICKS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0, 1e4)
+RULE = 4.0
+"""Points between the cells and the line under a problem's name."""
 GAP = 0.45
 """Between problems, in cells; between those for tuning and those held out there are two."""
 
@@ -126,7 +128,7 @@ def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
     for line, score in enumerate(data.scores):
         text = "" if math.isnan(score) else f"{score:.2g}×" if score < 9.95 else f"{score:.0f}×"
         axis.annotate(text, (right + 0.3, line + 0.5), va="center", fontsize=7, annotation_clip=False)
-    axis.annotate("mean", (right + 0.3, -0.45), va="center", fontsize=7, fontweight="bold", annotation_clip=False)
+    _above(axis, "mean", right + 0.3, RULE + 3.0, ha="left", fontsize=7, fontweight="bold")
 
 
 def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
@@ -137,19 +139,18 @@ def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
     for held_out, words in ((False, "problems for tuning"), (True, "held-out problems")):
         own = [place for place, column in enumerate(data.columns) if column.held_out == held_out]
         if own:
-            middle = (left[own[0]] + left[own[-1]] + 1.0) / 2
-            axis.annotate(words, (middle, -2.1), ha="center", va="bottom", fontweight="bold", annotation_clip=False)
+            _above(axis, words, (left[own[0]] + left[own[-1]] + 1.0) / 2, RULE + 26.0, fontweight="bold")
+    transforms = style.matplotlib("transforms")
+    rule = transforms.offset_copy(axis.get_xaxis_transform(), axis.get_figure(), y=RULE, units="points")
     for problem in dict.fromkeys(column.problem for column in data.columns):
         own = [place for place, column in enumerate(data.columns) if column.problem == problem]
         first, last = left[own[0]], left[own[-1]] + 1.0
-        axis.plot([first + 0.1, last - 0.1], [-0.25, -0.25], color=inks.faint, linewidth=0.8, clip_on=False)
+        axis.plot([first + 0.1, last - 0.1], [1.0, 1.0], color=inks.faint, linewidth=0.8, clip_on=False, transform=rule)
         text = "\n".join(plain(problem).split("-", 1))
-        axis.annotate(
-            text,
-            ((first + last) / 2, -0.5),
-            ha="center",
-            va="bottom",
-            fontsize=6.8,
-            linespacing=0.9,
-            annotation_clip=False,
-        )
+        _above(axis, text, (first + last) / 2, RULE + 3.0, fontsize=6.8, linespacing=0.9)
+
+
+def _above(axis: Axes, text: str, x: float, points: float, **options: Any) -> None:
+    """Text so many points above the rows, however high they are."""
+    where = {"ha": "center", "va": "bottom", "annotation_clip": False, "textcoords": "offset points"}
+    axis.annotate(text, (x, 0.0), xytext=(0.0, points), **{**where, **options})
