@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from gradline.bench.comparison import SIZES
+from gradline.bench.comparison import DRAWN, LIMIT, SIZES
 from gradline.bench.packed import pack
 from gradline.bench.peers import METHODS
 from gradline.bench.runs import Status
@@ -96,3 +96,9 @@ def test_memory_is_told_of_every_method(found):
     labels = {METHODS[record.run.method].family or record.run.method for record in known.records}
     assert labels <= set(packed.memory)
     assert all(isinstance(copies, float) and not math.isnan(copies) for copies in packed.memory.values())
+
+
+def test_what_the_text_says_of_limits_is_so(page):
+    assert f"No setting counts more than {10**LIMIT:g}×" in page
+    assert DRAWN == 10
+    assert "Up to ten methods are drawn" in page

@@ -190,6 +190,7 @@ def test_summary_makes_no_runs_when_it_packs(tmp_path):
 
 @pytest.mark.parametrize("more", [("--out", "there"), ("--workers", 1), ("--quick",), ("--pack", "b.json.gz")])
 def test_from_is_refused_with_what_makes_runs(tmp_path, more):
+    (tmp_path / "a.json.gz").touch()
     with pytest.raises(click.UsageError, match=f"--from cannot go with {more[0]}: .* makes no runs"):
         verb("--from", tmp_path / "a.json.gz", *more)
 
@@ -203,6 +204,8 @@ def test_from_says_what_the_file_does_not_have(tmp_path):
         verb("--from", file, "--methods", "prls")
     with pytest.raises(click.ClickException, match="was packed without --memory"):
         verb("--from", file, "--memory")
+    with pytest.raises(click.UsageError, match="does not exist"):
+        verb("--from", tmp_path / "none.json.gz")
 
 
 def test_memory_leaves_out_what_is_not_installed(monkeypatch):

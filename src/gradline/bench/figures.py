@@ -80,7 +80,7 @@ def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
         figure, axes = style.panels(1, 1, height=4.4)
         axis = axes[0, 0]
         for outline in data.outlines:
-            options = known[outline.method].options(every=(1, max(len(outline.ratios) // 3, 1)))
+            options = known[outline.method].options(every=slice(1, -1, max(len(outline.ratios) // 3, 1)))
             axis.step(outline.ratios, outline.shares, where="post", label=plain(outline.method), **options)
         ordered = sorted(data.outlines, key=lambda outline: (outline.shares[-1], outline.shares.mean()))
         heights = apart([float(outline.shares[-1]) for outline in ordered], 0.052, 1.02)
@@ -111,21 +111,24 @@ def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
 
 
 def apart(values: Sequence[float], gap: float, top: float) -> list[float]:
-    """Values in rising order, moved as little as it takes to be so far apart, and none above the top.
+    """Values in rising order, moved as little as it takes to be so far apart, between 0 and the top.
 
     Args:
         values: in rising order.
         gap: between two of them, at least.
         top: of all.
     """
-    moved: list[float] = []
-    for value in values:
-        moved.append(value if not moved else max(value, moved[-1] + gap))
-    limit = top
-    for place in reversed(range(len(moved))):
-        moved[place] = min(moved[place], limit)
-        limit = moved[place] - gap
-    return moved
+    # Less their places, values must only not fall: those that do share their mean.
+    shares: list[tuple[float, int]] = []
+    for place, value in enumerate(values):
+        mean, count = value - place * gap, 1
+        while shares and shares[-1][0] >= mean:
+            other, many = shares.pop()
+            mean, count = (mean * count + other * many) / (count + many), count + many
+        shares.append((mean, count))
+    level = [mean for mean, count in shares for _ in range(count)]
+    room = top - gap * (len(level) - 1)
+    return [min(max(mean, 0.0), room) + place * gap for place, mean in enumerate(level)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +217,7 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
                 look = known[losses.method]
                 x, middle, low, high = (np.where(np.isfinite(part), part, np.nan) for part in losses.band)
                 if look.own:
-                    axis.fill_between(x, low, high, color=look.stroke.color, alpha=0.12, linewidth=0)
+                    axis.fill_between(x, low, high, color=look.stroke.color, alpha=0.09, linewidth=0)
                 every = max(len(x) // 3, 1)
                 options = look.options(every=(every * (place % 5) // 5, every))
                 axis.plot(x, middle, label=plain(losses.method), **{**options, "markersize": 3.2})

@@ -126,7 +126,7 @@ def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
             label.set_fontweight("bold")
             label.set_color(known[name].stroke.color)
     for line, score in enumerate(data.scores):
-        text = "" if math.isnan(score) else f"{score:.2g}×" if score < 9.95 else f"{score:.0f}×"
+        text = "" if math.isnan(score) else f"{score:.1f}×" if score < 9.95 else f"{score:.0f}×"
         axis.annotate(text, (right + 0.3, line + 0.5), va="center", fontsize=7, annotation_clip=False)
     _above(axis, "mean", right + 0.3, RULE + 3.0, ha="left", fontsize=7, fontweight="bold")
 

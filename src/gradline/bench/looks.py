@@ -10,9 +10,12 @@ from typing import Any
 from gradline.bench.comparison import TUNED
 from gradline.bench.peers import GROUPS
 from gradline.figures import style
-from gradline.plot.inks import LIGHT, Inks
+from gradline.plot.inks import DARK, LIGHT, Inks
 
 OWN = GROUPS["gradline"]
+DEEP = ("#c79400", "#6b3f12")
+BRIGHT = ("#f2e85c", "#c08a5a")
+"""Two colours beyond the four inks, for light and for dark pages."""
 DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
 MARKS = "oDs^vPX"
 OTHER_MARKS = "x+1234<>dh*"
@@ -40,14 +43,14 @@ def looks(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Look]:
         methods: those of a figure.
         inks: of the page.
     """
-    strong = (inks.blue, inks.orange, inks.green, inks.purple, "#cc3366", "#8a8a1e")
+    strong = (inks.blue, inks.orange, inks.green, inks.purple, *(BRIGHT if inks == DARK else DEEP))
     # Greys and muted colours: there are more of these methods, and they are not what a reader looks for first.
     muted = ("#8c8c8c", "#7f93a8", "#a8917f", "#8fa384")
-    own, tuned, others = 0, 0, 0
+    tuned, others = 0, 0
     found = {}
     for name in methods:
         if name in OWN:
-            place, own = OWN.index(name), own + 1
+            place = OWN.index(name)
             stroke = style.Stroke(
                 strong[place % len(strong)], DASHES[place // len(strong) % len(DASHES)], MARKS[place % len(MARKS)]
             )

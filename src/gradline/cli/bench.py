@@ -58,7 +58,11 @@ def _names(context: click.Context, parameter: click.Parameter, value: tuple[str,
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False), metavar="FILE", help="Write the summary's lines.")
 @click.option("--pack", type=click.Path(dir_okay=False), metavar="FILE", help="Write the runs into one small file.")
 @click.option(
-    "--from", "source", type=click.Path(dir_okay=False), metavar="FILE", help="Summarise such a file; nothing is run."
+    "--from",
+    "source",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Summarise such a file; nothing is run.",
 )
 @click.option("--quiet", is_flag=True, help="Only errors and the summary.")
 @data_option

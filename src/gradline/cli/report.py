@@ -21,7 +21,7 @@ import click
 )
 @click.option(
     "--bench",
-    type=click.Path(),
+    type=click.Path(exists=True),
     metavar="FILE_OR_DIR",
     help="Also compare with other optimizers: a packed file or the directory of `gradline bench`.",
 )
