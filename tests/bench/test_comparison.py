@@ -12,7 +12,7 @@ from bench_cases import record
 from gradline.bench.comparison import FLOOR, compare, decades, size_of
 from gradline.bench.figures import apart
 from gradline.bench.heat import draw_heat, heat_data
-from gradline.bench.looks import OWN, looks
+from gradline.bench.looks import looks, own
 from gradline.bench.measures import tabulate
 from gradline.bench.planning import plan
 from gradline.bench.runs import Status
@@ -107,9 +107,9 @@ def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
 
 
 def test_methods_of_gradline_stand_out_and_no_two_look_alike():
-    names = [*OWN, "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
+    names = [*own(), "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
     found = looks(names)
-    assert min(found[name].width for name in OWN) > max(look.width for look in found.values() if not look.own)
+    assert min(found[name].width for name in own()) > max(look.width for look in found.values() if not look.own)
     assert len({look.stroke for look in found.values()}) == len(names)
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.bench import measures
-from gradline.bench.measures import Row, Table, spread
-from gradline.bench.planning import Plan, Setting, grids
+from gradline.bench.measures import Grid, Row, Table, spread
 from gradline.bench.profiles import leading, profile
 from gradline.bench.runs import Record, Status
+
+if TYPE_CHECKING:
+    from gradline.bench.planning import Plan, Setting
 
 Array = NDArray[np.float64]
 
@@ -81,15 +84,17 @@ class Comparison:
     Args:
         records: of the plan's settings and methods.
         settings: those that have records, in the plan's order.
+        grids: the methods that are points of a grid of learning rates.
     """
 
     records: tuple[Record, ...]
     settings: tuple[Setting, ...]
+    grids: Mapping[str, Grid]
 
     @cached_property
     def table(self) -> Table:
         """By setting and method, in the plan's order, the best and the median of each grid in the place of the grid."""
-        made = measures.with_grids(measures.tabulate(self.records), grids())
+        made = measures.with_grids(measures.tabulate(self.records), self.grids)
         return {setting.name: made[setting.name] for setting in self.settings}
 
     @property
@@ -184,10 +189,12 @@ def compare(records: Iterable[Record], plan: Plan) -> Comparison:
         records: from a store or a packed file, these and perhaps others.
         plan: which settings, methods and seeds.
     """
+    from gradline.bench.planning import grids
+
     wanted = {run.key for run in plan.runs}
     found = tuple(record for record in records if record.run.key in wanted)
     there = {record.run.setting for record in found}
-    return Comparison(found, tuple(setting for setting in plan.settings if setting.name in there))
+    return Comparison(found, tuple(setting for setting in plan.settings if setting.name in there), grids())
 
 
 def size_of(setting: Setting) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.bench.comparison import Comparison, decades
-from gradline.bench.looks import OWN, looks, page
+from gradline.bench.looks import looks, page
 from gradline.figures import style
 from gradline.figures.words import plain
 from gradline.plot.inks import LIGHT, Inks
@@ -122,7 +122,7 @@ def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
     axis.set_xlim(0.0, right)
     axis.set_yticks(np.arange(len(data.methods)) + 0.5, [plain(name) for name in data.methods])
     for label, name in zip(axis.get_yticklabels(), data.methods, strict=True):
-        if name in OWN:
+        if known[name].own:
             label.set_fontweight("bold")
             label.set_color(known[name].stroke.color)
     for line, score in enumerate(data.scores):

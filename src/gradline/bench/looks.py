@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradline.bench.comparison import TUNED
-from gradline.bench.peers import GROUPS
 from gradline.figures import style
 from gradline.plot.inks import DARK, LIGHT, Inks
 
-OWN = GROUPS["gradline"]
 DEEP = ("#c79400", "#6b3f12")
 BRIGHT = ("#f2e85c", "#c08a5a")
 """Two colours beyond the four inks, for light and for dark pages."""
@@ -36,6 +34,13 @@ class Look:
         return {**self.stroke.options(every=every), "linewidth": self.width, "zorder": self.above}
 
 
+def own() -> tuple[str, ...]:
+    """The methods of gradline."""
+    from gradline.bench.peers import GROUPS
+
+    return GROUPS["gradline"]
+
+
 def looks(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Look]:
     """A look for each method, no two of them alike, in colour or in grey.
 
@@ -46,11 +51,11 @@ def looks(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Look]:
     strong = (inks.blue, inks.orange, inks.green, inks.purple, *(BRIGHT if inks == DARK else DEEP))
     # Greys and muted colours: there are more of these methods, and they are not what a reader looks for first.
     muted = ("#8c8c8c", "#7f93a8", "#a8917f", "#8fa384")
-    tuned, others = 0, 0
+    ours, tuned, others = own(), 0, 0
     found = {}
     for name in methods:
-        if name in OWN:
-            place = OWN.index(name)
+        if name in ours:
+            place = ours.index(name)
             stroke = style.Stroke(
                 strong[place % len(strong)], DASHES[place // len(strong) % len(DASHES)], MARKS[place % len(MARKS)]
             )

@@ -134,10 +134,10 @@ def _parts(spread: bool) -> tuple[str, ...]:
 def _draw(compared: Comparison, folder: Path) -> list[Path]:
     from gradline.bench.figures import draw_losses, draw_profile, losses_data, profile_data
     from gradline.bench.heat import draw_heat, heat_data
-    from gradline.bench.looks import OWN
+    from gradline.bench.looks import own
     from gradline.figures import save
 
-    methods, table, targets = compared.drawn(OWN), compared.table, compared.targets
+    methods, table, targets = compared.drawn(own()), compared.table, compared.targets
     written = save(draw_heat(heat_data(compared)), folder / "bench_heat")
     written += save(draw_profile(profile_data(table, targets, methods)), folder / "bench_profile")
     for measure in ("train_loss", "test_error"):

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any
 from gradline.bench.comparison import LIMIT, Comparison, compare
 from gradline.bench.figures import draw_profile, profile_data
 from gradline.bench.heat import draw_heat, heat_data
-from gradline.bench.looks import OWN
+from gradline.bench.looks import own
 from gradline.bench.packed import unpack
-from gradline.bench.planning import plan
 from gradline.bench.store import Store
 from gradline.study.files import Report
 from gradline.words import percent, plural
@@ -44,6 +43,8 @@ def section(
         picture: makes a figure an address for the page.
         report: where to say which files were passed over and why.
     """
+    from gradline.bench.planning import plan
+
     records, check = _records(Path(source), report)
     chosen = plan([], [], 1 + max((record.run.seed for record in records), default=0), installed=False)
     check(chosen.targets)
@@ -67,7 +68,7 @@ def section(
                 "id": "bench-profile",
                 "title": "How often near the best",
                 "caption": PROFILE,
-                "source": picture(draw_profile(profile_data(known.table, known.targets, known.drawn(OWN)))),
+                "source": picture(draw_profile(profile_data(known.table, known.targets, known.drawn(own())))),
             },
         ],
     }
