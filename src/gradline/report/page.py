@@ -8,6 +8,7 @@ import io
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -192,18 +193,18 @@ def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[
     from gradline.report import bench
 
     say("comparing with other optimizers")
-    found = bench.section(source, _address, report)
+    found = bench.section(source, partial(_address, colours=True), report)
     if found is None:
         raise NoResults(f"{source} has no runs of `gradline bench`; `gradline bench --out {source}` makes them")
     return found
 
 
-def _address(drawn: Figure) -> str:
-    """A figure as a picture in the page."""
+def _address(drawn: Figure, *, colours: bool = False) -> str:
+    """A figure as a picture in the page; with all its colours, or with as few as do for lines."""
     buffer = io.BytesIO()
     with style.settings():
         drawn.savefig(buffer, dpi=PIXELS, format="png")
-    return "data:image/png;base64," + base64.b64encode(_small(buffer)).decode("ascii")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue() if colours else _small(buffer)).decode("ascii")
 
 
 def _small(picture: io.BytesIO) -> bytes:
