@@ -14,8 +14,9 @@ import torch
 from torch import nn
 
 import gradline
-from gradline.protocol import Slope, observes
+from gradline.protocol import Value, observes
 from gradline.searches import (
+    Angle,
     Armijo,
     Fixed,
     GoldenSection,
@@ -35,6 +36,7 @@ SEARCHES = [
     GolsBack(step_min=1e-3, step_max=10.0),
     GolsB(step_min=1e-2, tolerance=0.3),
     Fixed(0.05),
+    Angle(),
     Armijo(),
     GoldenSection(tolerance=0.1),
     StrongWolfe(max_probes=20),
@@ -97,7 +99,7 @@ class Plan(NamedTuple):
 
     @property
     def possible(self) -> bool:
-        slopes_only = observes(self.search) is Slope
+        slopes_only = not issubclass(observes(self.search), Value)
         return (slopes_only or self.mode == "closure") and not (isinstance(self.search, Prls) and self.model == "norm")
 
 

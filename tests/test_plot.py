@@ -20,6 +20,7 @@ from gradline.plot._panel import read
 from gradline.plot.inks import DARK, LIGHT
 from gradline.protocol import Moments, Origin, Outcome, Pending, Slope, Stop, Value
 from gradline.searches import (
+    Angle,
     Armijo,
     Fixed,
     GoldenSection,
@@ -309,6 +310,12 @@ def test_every_search_can_be_rendered(search):
     rendered(
         plot.search(gradline.solve(search, lambda step: bowl(2.0)(step) if step < 0.5 else Moments(NAN, INF, 1.0, 1.0)))
     )
+
+
+def test_a_search_that_looks_at_its_way_can_be_rendered():
+    first = gradline.solve(Angle(), slope(0.3))
+    rendered(plot.search(first))
+    rendered(plot.search(gradline.solve(Angle(), slope(0.3), memory=first.outcome.memory)))
 
 
 @pytest.mark.parametrize("scale", [1e-300, 1e-30, 1e30, 1e160, 1e300])

@@ -15,10 +15,11 @@ import gradline.protocol
 import gradline.testing
 from gradline import searches, solve
 from gradline.protocol import Moments, Outcome, Slope, Stop, Value
-from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, Prls, StrongWolfe
+from gradline.searches import Angle, Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, Prls, StrongWolfe
 from gradline.testing import ZOO, Function, check_decrease, check_line_search, check_sign_change, check_strong_wolfe
 
 SETTINGS = {
+    "Angle": [Angle(), Angle(gain=100.0), Angle(step_first=1e3, step_max=1e3)],
     "Fixed": [Fixed(0.1), Fixed(1e6)],
     "Armijo": [Armijo(), Armijo(shrink=0.5, max_probes=3)],
     "GoldenSection": [GoldenSection(), GoldenSection(max_probes=4), GoldenSection(tolerance=1e-14)],
@@ -291,7 +292,7 @@ BROKEN = {
     ReadsTheValue: r"must declare what it looks at .*, but where it declares Slope it reads \.value",
     ReadsTheVarianceAtTheOrigin: r"must declare what it looks at .*, but where it declares Value it reads \.slope_var",
     Peeks: "a search must look only at what it declares, but .* if told more: 2 of them in place of 1",
-    LooksAtNumbers: "observes must be Slope, Value or Moments, got <class 'float'>",
+    LooksAtNumbers: "observes must be Slope, Value, Moments or Course, got <class 'float'>",
     Returns: r"must accept its last probe or one of its candidates .* it accepted probe 0, and after probe 1",
     ForgetsItsCandidates: r"it accepted probe 0, and after probe 1 its candidates were \[1\]",
     NoStart: r"a search must have start\(\) and a generator search\(origin, memory\)",

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from gradline import testing as testing
     from gradline.torch import (
         GOLSI,
+        Angle,
+        LateAverage,
         LineSearchOptimizer,
         NoSchedule,
         PrLS,
@@ -31,6 +33,8 @@ __version__ = version("gradline")
 
 __all__ = [
     "GOLSI",
+    "Angle",
+    "LateAverage",
     "LineSearchOptimizer",
     "NoSchedule",
     "PrLS",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from gradline.protocol import Origin, Pending, Record, Search, Slope
+from gradline.protocol import Course, Origin, Pending, Record, Search, Slope, observes
 
 O = TypeVar("O", bound=Slope)
 M = TypeVar("M")
@@ -35,8 +35,9 @@ def solve(
 
     Args:
         search: any search.
-        phi: step → `Slope`, `Value` or `Moments`, whichever the search needs; a plain number stands for a `Slope`.
-            It is asked once at 0, for the origin, and then once for each probe.
+        phi: step → `Slope`, `Value`, `Moments` or `Course`, whichever the search needs; a plain number stands for a
+            `Slope`, or for a `Course` without a way. It is asked once at 0, for the origin, and then once for each
+            probe.
         norm: ‖d‖, the length of the direction that `phi` goes along. It bounds the steps of the gradient-only searches,
             which are at most 1/‖d‖.
         memory: what an earlier search handed on (`outcome.memory`); without it `search.start()`.
@@ -47,7 +48,9 @@ def solve(
 
     def see(step: float) -> O:
         seen = phi(step)
-        return seen if isinstance(seen, Slope) else cast(O, Slope(float(seen)))
+        if isinstance(seen, Slope):
+            return seen
+        return cast(O, Course(float(seen), 0.0, 0.0) if observes(search) is Course else Slope(float(seen)))
 
     pending = Pending(search, Origin(see(0.0), norm), search.start() if memory is _START else memory)
     while pending.outcome is None:

@@ -95,7 +95,7 @@ def test_memory_of_a_method_that_fails_is_told(tmp_path, capsys, monkeypatch):
 def test_groups_of_problems_and_methods_stand_for_their_members():
     made = plan(["held-out"], ["gradline"], 1)
     assert {setting.problem.name for setting in made.settings} == set(HELD_OUT)
-    assert made.methods == ("gols-i", "gols-i-adam", "gols-i-adam-0", "prls")
+    assert made.methods == ("angle", "angle-average", "gols-i", "gols-i-adam", "gols-i-adam-0", "prls")
     whole = plan([], [], 5)
     assert {*whole.methods, *whole.absent} == set(METHODS)
     settings = sum(len(problem.sizes) for problem in PROBLEMS.values())

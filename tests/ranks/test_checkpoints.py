@@ -50,6 +50,7 @@ WAYS = [
     {"search": "GolsI", "direction": "AdamW"},
     {"search": "GolsMax", "direction": "SGD"},
     {"search": "Armijo"},
+    {"search": "Angle", "direction": "AdamW"},
 ]
 
 
@@ -67,7 +68,7 @@ def test_training_goes_on_bit_for_bit(two, tmp_path, kind, ways, flat):
 
 @pytest.mark.parametrize("flat", [False, True], ids=["nested", "flat"])
 @pytest.mark.parametrize("more", [True, False], ids=["2 to 3", "3 to 2"])
-@pytest.mark.parametrize("ways", [{"search": "GolsI"}, {"search": "GolsI", "direction": "AdamW"}])
+@pytest.mark.parametrize("ways", [{"search": "GolsI"}, {"search": "Angle", "direction": "AdamW"}])
 def test_another_number_of_processes_goes_on(two, three, tmp_path, ways, more, flat):
     before, after = (two, three) if more else (three, two)
     saved = before(save, str(tmp_path), "fsdp", ways, flat, False)

@@ -15,6 +15,8 @@ WAYS = [
     ("GolsMax", "SGD", False),
     ("GolsMax", None, True),
     ("Armijo", None, True),
+    ("Angle", "Adam", False),
+    ("Angle", None, True),
 ]
 
 

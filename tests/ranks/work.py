@@ -9,9 +9,9 @@ from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel
 
 import gradline
-from gradline.searches import Armijo, GolsI, GolsMax, Prls
+from gradline.searches import Angle, Armijo, GolsI, GolsMax, Prls
 
-SEARCHES = {"GolsI": GolsI, "GolsMax": GolsMax, "Armijo": Armijo, "Prls": Prls}
+SEARCHES = {"Angle": Angle, "GolsI": GolsI, "GolsMax": GolsMax, "Armijo": Armijo, "Prls": Prls}
 DIRECTIONS = {
     None: None,
     "Adam": torch.optim.Adam,

@@ -5,7 +5,7 @@ from dataclasses import FrozenInstanceError
 
 import pytest
 
-from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
+from gradline.searches import Angle, Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
 
 NAN, INF = math.nan, math.inf
 ALL = (Armijo, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe)
@@ -119,6 +119,16 @@ BAD = [
                 True,
             ),
         ]
+    ),
+    *refused(Angle, "gain", "positive and finite", "it scales the feedback", 0.0, -1.0, INF, NAN),
+    *refused(
+        Angle,
+        "step_first",
+        "between step_min = 1e-12 and step_max = 10000000.0",
+        "it is the first step probed",
+        1e-13,
+        1e8,
+        NAN,
     ),
     *refused(Fixed, "step", "positive and finite", "it is the step taken", 0.0, -0.1, INF, NAN),
 ]

@@ -12,9 +12,9 @@ from torch import nn
 
 import gradline
 from gradline.protocol import Origin, Pending, Slope, Stop, Value
-from gradline.searches import Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
+from gradline.searches import Angle, Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, StrongWolfe
 
-SLOPE_SEARCHES = [GolsI(), GolsB(max_probes=60), GolsBack(), GolsMax(), Fixed(2.0)]
+SLOPE_SEARCHES = [GolsI(), GolsB(max_probes=60), GolsBack(), GolsMax(), Fixed(2.0), Angle()]
 VALUE_SEARCHES = [Armijo(), GoldenSection(), StrongWolfe()]
 named = functools.partial(pytest.mark.parametrize, ids=lambda value: getattr(value, "__name__", type(value).__name__))
 

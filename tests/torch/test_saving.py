@@ -14,7 +14,7 @@ from lion_pytorch import Lion
 
 import gradline
 from gradline.protocol import Outcome, Stop
-from gradline.searches import Armijo, GoldenSection, GolsB, GolsI, GolsMax, StrongWolfe
+from gradline.searches import Angle, Armijo, GoldenSection, GolsB, GolsI, GolsMax, StrongWolfe
 
 DIRECTIONS = [None, torch.optim.Adam, torch.optim.SGD]
 
@@ -38,7 +38,7 @@ def resumed(state, search, *, model_first=True, **options):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
-@pytest.mark.parametrize("search", [GolsI(), GolsMax(), Armijo(), GoldenSection(), StrongWolfe()], ids=str)
+@pytest.mark.parametrize("search", [GolsI(), GolsMax(), Angle(), Armijo(), GoldenSection(), StrongWolfe()], ids=str)
 def test_resume_with_a_closure(search, direction):
     problem = problem_with(search, direction=direction)
     for step in range(8):
@@ -53,7 +53,7 @@ def test_resume_with_a_closure(search, direction):
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS, ids=str)
-@pytest.mark.parametrize("search", [GolsI(), GolsB(tolerance=0.1)], ids=str)
+@pytest.mark.parametrize("search", [GolsI(), GolsB(tolerance=0.1), Angle()], ids=str)
 def test_resume_in_the_middle_of_a_search(search, direction):
     problem = problem_with(search, direction=direction)
     for turn in range(70):

@@ -7,9 +7,12 @@ from torch import nn
 
 import gradline
 from gradline.protocol import Stop
-from gradline.searches import Armijo, Fixed, GolsB, GolsBack, GolsI, GolsMax
+from gradline.searches import Angle, Armijo, Fixed, GolsB, GolsBack, GolsI, GolsMax
 
-SEARCHES = [GolsI(), GolsI(strict=True, max_probes=5), GolsB(tolerance=0.1), GolsBack(), GolsMax(), Fixed(0.5)]
+SEARCHES = [
+    *(GolsI(), GolsI(strict=True, max_probes=5), GolsB(tolerance=0.1), GolsBack(), GolsMax(), Fixed(0.5)),
+    Angle(),
+]
 DIRECTIONS = [None, torch.optim.Adam, torch.optim.SGD]
 
 

@@ -1,5 +1,6 @@
 """The line searches, one algorithm a file, each a frozen dataclass. Nothing here needs torch."""
 
+from gradline.searches.angle import Angle, AngleMemory
 from gradline.searches.armijo import Armijo
 from gradline.searches.fixed import Fixed
 from gradline.searches.golden_section import GoldenSection
@@ -11,6 +12,8 @@ from gradline.searches.prls import Prls, PrlsMemory
 from gradline.searches.strong_wolfe import StrongWolfe
 
 __all__ = [
+    "Angle",
+    "AngleMemory",
     "Armijo",
     "Fixed",
     "GoldenSection",

@@ -1,7 +1,8 @@
 """gradline for PyTorch: optimizers whose steps a line search finds, and mini-batches to feed them. Needs torch."""
 
 from gradline.torch import batches
-from gradline.torch.constructors import GOLSI, PrLS
+from gradline.torch.average import LateAverage
+from gradline.torch.constructors import GOLSI, Angle, PrLS
 from gradline.torch.learning_rate import StepRecorder, find_lr
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.scalars import log_scalars
@@ -9,6 +10,8 @@ from gradline.torch.schedule import NoSchedule
 
 __all__ = [
     "GOLSI",
+    "Angle",
+    "LateAverage",
     "LineSearchOptimizer",
     "NoSchedule",
     "PrLS",

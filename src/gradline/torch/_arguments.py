@@ -7,7 +7,7 @@ from typing import Any
 from torch import nn
 from torch.optim import Optimizer
 
-from gradline.protocol import Slope, observes
+from gradline.protocol import Value, observes
 
 
 def check_arguments(params: Any, search: Any, direction: Any) -> None:
@@ -42,7 +42,7 @@ def check_spread(search: Any, spread: bool) -> None:
     """A search that compares values needs all of its probes on one batch."""
     if type(spread) is not bool:
         raise TypeError(f"spread must be True or False (whether a search goes over several steps), got {spread!r}")
-    if spread and observes(search) is not Slope:
+    if spread and issubclass(observes(search), Value):
         raise ValueError(
             f"spread must be False for {type(search).__name__} (it compares values of one batch, and each probe would "
             f"have its own), got {spread!r}"

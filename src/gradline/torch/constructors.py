@@ -1,15 +1,18 @@
-"""The paper's two searches as optimizers, in one line each."""
+"""The searches to begin with as optimizers, in one line each: the paper's two, and our own."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import torch
+
+from gradline.searches import Angle as AngleSearch
 from gradline.searches import GolsI, Prls
 from gradline.torch._arguments import settings
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 
-__all__ = ["GOLSI", "PrLS"]
+__all__ = ["GOLSI", "Angle", "PrLS"]
 
 
 class GOLSI(LineSearchOptimizer):
@@ -60,6 +63,67 @@ class GOLSI(LineSearchOptimizer):
         super().__init__(
             params,
             GolsI(**settings(options)),
+            direction=direction,
+            reuse_gradient=reuse_gradient,
+            spread=spread,
+            same_noise=same_noise,
+            process_group=process_group,
+        )
+
+
+class Angle(LineSearchOptimizer):
+    """Adam without a learning rate, for every batch size: each step follows from the angle of the one before.
+
+    One evaluation a step, with or without a closure. The step is Adam's learning rate, found and adapted by the angle
+    between the gradient and the way come so far (see [`gradline.searches.Angle`][gradline.searches.Angle]).
+
+    ```python
+    import torch, gradline
+
+    torch.manual_seed(0)
+    inputs = torch.randn(256, 5)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = gradline.Angle(model.parameters())
+
+    for _ in range(300):
+        batch = torch.randint(256, (16,))
+        optimizer.zero_grad()
+        loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
+        loss.backward()
+        optimizer.step()
+
+    assert loss < 0.1
+    ```
+
+    Args:
+        params: parameters or parameter groups; groups take Adam's options (or those of another direction), but no `lr`.
+        direction: the class of a torch optimizer whose update gives the direction, or a `functools.partial` of it;
+            `None`: steepest descent.
+        reuse_gradient: begin a search from the accepted probe's gradient; `False` evaluates its start anew, which takes
+            two evaluations a step.
+        spread: make one probe in each `step(closure)`, and go on with the next one's batch: for trainers.
+        same_noise: draw the same random numbers (dropout) in all evaluations of a search.
+        process_group: who trains together, where that cannot be seen. On all four see
+            [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        options: settings of [`gradline.searches.Angle`][gradline.searches.Angle]: `gain`, `step_first`, `step_min`,
+            `step_max`. None needs to be changed.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        *,
+        direction: DirectionFactory | None = torch.optim.Adam,
+        reuse_gradient: bool | None = None,
+        spread: bool = False,
+        same_noise: bool = False,
+        process_group: Any = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(
+            params,
+            AngleSearch(**settings(options)),
             direction=direction,
             reuse_gradient=reuse_gradient,
             spread=spread,

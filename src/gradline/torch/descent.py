@@ -38,6 +38,7 @@ from gradline.torch.ranks import find
 from gradline.torch.sharded import whole
 from gradline.torch.statistics import RunningStatistics
 from gradline.torch.surroundings import Surroundings
+from gradline.torch.way import Way
 
 
 class Mark(NamedTuple):
@@ -60,8 +61,10 @@ class Descent:
         evaluator: Evaluator,
         *,
         reuse_gradient: bool,
+        way: Way | None = None,
     ) -> None:
         self.search = search
+        self.way = way
         self.direction = direction
         self.evaluator = evaluator
         self.reuse_gradient = reuse_gradient
@@ -204,7 +207,8 @@ class Descent:
             slope, length = self.direction.aim(self.line, gradients, norm)
             self.line.aimed = True
         variance = self._variance(at_origin)
-        origin = Origin(at_origin.seen(slope, variance), length)
+        course = None if self.way is None else self.way.look(gradients, norm, self.line.ranks)
+        origin = Origin(at_origin.seen(slope, variance, course), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
         elif length == 0.0 or (norm == 0.0 and not self.iterations):
@@ -275,6 +279,8 @@ class Descent:
         self.pending, self.kept = None, {}
 
     def _accept(self, record: Record[Any, Any], iterations: int) -> None:
+        if self.way is not None and iterations > self.iterations:
+            self.way.go(cast(Line, self.line), record.step, self.iterations)
         self.memory = record.outcome.memory
         self.last = record
         self.iterations = iterations

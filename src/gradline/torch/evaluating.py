@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypeAlias
 import torch
 from torch import Tensor
 
-from gradline.protocol import Moments, Search, Slope, Value, observes
+from gradline.protocol import Course, Moments, Search, Slope, Value, observes
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import Alone
 from gradline.torch.moments.evaluated import Evaluated
@@ -36,8 +36,10 @@ class Evaluation(NamedTuple):
     samples: Evaluated | None = None
     statistics: list[Tensor | None] | None = None
 
-    def seen(self, slope: float, slope_var: float | None = None) -> Slope:
-        """What a search is told, with the slope along its own direction and that slope's variance."""
+    def seen(self, slope: float, slope_var: float | None = None, course: tuple[float, float] | None = None) -> Slope:
+        """What a search is told, with the slope along its own direction and that slope's variance, or with a course."""
+        if course is not None:
+            return Course(slope, *course)
         if self.value is None:
             return Slope(slope)
         return Value(slope, self.value) if slope_var is None else Moments(slope, self.value, self.value_var, slope_var)
@@ -106,7 +108,8 @@ class Evaluator:
         if self.per_sample is not None:
             samples = self.per_sample.evaluate(loss)
             loss = samples.losses
-        scalars = (self._scalar(loss),) if samples is None and observes(self._search) is not Slope else ()
+        valued = samples is None and issubclass(observes(self._search), Value)
+        scalars = (self._scalar(loss),) if valued else ()
         return loss, samples, scalars, self._collect()
 
     def _measured(

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler here
 from torch.utils.hooks import RemovableHandle
 
-from gradline.protocol import Moments, Record, Search, Slope, Stop, Value, observes
+from gradline.protocol import Course, Moments, Record, Search, Stop, Value, observes
 from gradline.torch._arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
 from gradline.torch.descent import Descent
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
@@ -23,6 +23,7 @@ from gradline.torch.noise import Noise
 from gradline.torch.per_sample import PerSample
 from gradline.torch.sharded import local, local_gradient
 from gradline.torch.states import SavedOptimizer, SearchHook
+from gradline.torch.way import Way
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -104,11 +105,12 @@ class LineSearchOptimizer(SavedOptimizer):
         if not isinstance(params, Tensor):
             params = [without_lr(group) if isinstance(group, dict) else group for group in params]
         base = None if direction is None else direction(params, lr=1.0)
-        way = SteepestDescent() if base is None else Update(base)
+        course = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
         evaluator = Evaluator(search, self._clear, self._gradients, per_sample)
-        self._descent = Descent(search, way, evaluator, reuse_gradient=reuse_gradient)
+        way = Way() if observes(search) is Course else None
+        self._descent = Descent(search, course, evaluator, reuse_gradient=reuse_gradient, way=way)
         self.spread = spread
         self.same_noise = same_noise
         self._optimizer_process_group = process_group
@@ -185,7 +187,7 @@ class LineSearchOptimizer(SavedOptimizer):
                 "run): call backward() before, or unscale in the closure and call step(closure) yourself"
             )
         descent = self._descent
-        if closure is None and observes(descent.search) is not Slope and not self._is_preparation():
+        if closure is None and issubclass(observes(descent.search), Value) and not self._is_preparation():
             raise RuntimeError(
                 f"{type(descent.search).__name__} compares values of one batch, which step() without a closure does "
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"

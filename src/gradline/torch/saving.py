@@ -11,6 +11,7 @@ from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
 from gradline.protocol import (
+    Course,
     Moments,
     Origin,
     Outcome,
@@ -163,9 +164,10 @@ def _check_pending(
 
 def _check_memory(search: Search[Any, Any], memory: Any) -> None:
     """A search is pure, so that trying its memory costs nothing; with a bad one every later step would fail."""
-    known = {Slope: Slope(-1.0), Value: Value(-1.0, 0.0), Moments: Moments(-1.0, 0.0, 1.0, 1.0)}
+    known = (Slope(-1.0), Value(-1.0, 0.0), Course(-1.0, -1.0, 1.0), Moments(-1.0, 0.0, 1.0, 1.0))
     try:
-        Pending(search, Origin(known[observes(search)], 1.0), memory)
+        seen = next(one for one in known if isinstance(one, observes(search)))
+        Pending(search, Origin(seen, 1.0), memory)
     except Exception as error:
         raise damaged(f"{type(search).__name__} cannot begin from the memory {memory!r} ({error})") from error
 
@@ -284,5 +286,5 @@ def _unpack_transcript(packed: Plain) -> Transcript[Any]:
 
 
 def _unpack_seen(packed: Plain) -> Slope:
-    kinds: dict[int, type[Slope]] = {1: Slope, 2: Value, 4: Moments}
+    kinds: dict[int, type[Slope]] = {1: Slope, 2: Value, 3: Course, 4: Moments}
     return kinds[len(packed)](*map(_number, packed))

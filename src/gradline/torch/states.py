@@ -22,8 +22,9 @@ from gradline.torch.evaluating import Evaluation
 from gradline.torch.line import Gradients, Line
 from gradline.torch.saving import Saved, damaged, pack, read, unpack
 from gradline.torch.sharded import local, whole
+from gradline.torch.way import Way
 
-ORIGIN, DIRECTION, KEPT = "line_origin", "line_direction", "line_gradient_"
+ORIGIN, DIRECTION, WAY, KEPT = "line_origin", "line_direction", "line_way", "line_gradient_"
 SEARCH = "line_search"
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
@@ -146,6 +147,9 @@ class SavedOptimizer(Optimizer):
             away = saved.probing and not self._evaluating
             ranks = descent.evaluator.ranks
             descent.line = Line.restored(moving, origins, directions, away=away, ranks=ranks)
+        if descent.way is not None:
+            come = [p for p in self._parameters() if WAY in self.state.get(p, {})]
+            descent.way = Way(come, [part.clone() for part in self._taken(come, WAY)])
         descent.kept = {}
         for probe, (norm, slope, value) in saved.kept.items():
             name = f"{KEPT}{probe}"
@@ -167,14 +171,17 @@ class SavedOptimizer(Optimizer):
 
         Only once a direction was aimed: optimizers take an empty state as the sign to begin their own.
         """
-        line = self._descent.line
+        line, way = self._descent.line, self._descent.way
         if line is None or line is self._held or not line.aimed:
             return
         for parameter in self._parameters():  # a copy has those of a line that it never held
-            for name in (ORIGIN, DIRECTION):
+            for name in (ORIGIN, DIRECTION, WAY):
                 self.state.get(parameter, {}).pop(name, None)
         for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
             self.state[parameter].update({ORIGIN: whole(origin, parameter), DIRECTION: whole(direction, parameter)})
+        if way is not None:
+            for parameter, part in zip(way.parameters, way.parts, strict=True):
+                self.state[parameter][WAY] = whole(part, parameter)
         self._held = line
 
     def __getstate__(self) -> dict[str, Any]:
@@ -210,4 +217,4 @@ class SavedOptimizer(Optimizer):
 
 
 def _is_ours(name: Any) -> bool:
-    return name in (ORIGIN, DIRECTION) or str(name).startswith(KEPT)
+    return name in (ORIGIN, DIRECTION, WAY) or str(name).startswith(KEPT)

@@ -1,4 +1,4 @@
-"""gradline's own: GOLS-I along three directions, and PrLS, each with a new mini-batch at every evaluation."""
+"""gradline's own: Angle, GOLS-I along three directions, and PrLS, each with a new mini-batch at every evaluation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,18 @@ def _method(name: str, about: str, make: Callable[[Any], Any]) -> Method:
     return Method(name, about, build, "gradline", "gradline", "gradline")
 
 
+def _averaged(objective: Objective) -> Stepper:
+    """Angle, judged by an average of its points."""
+    average = gradline.LateAverage(objective.model)
+    return NewBatches(objective, gradline.Angle(objective.parameters), average)
+
+
 ADAM = torch.optim.Adam
 NO_MOMENTUM = partial(torch.optim.Adam, betas=(0.0, 0.999))
 
 METHODS = (
+    _method("angle", "gradline.Angle, Adam's direction", gradline.Angle),
+    Method("angle-average", "gradline.Angle and gradline.LateAverage", _averaged, "gradline", "gradline", "gradline"),
     _method("gols-i", "gradline.GOLSI, steepest descent", gradline.GOLSI),
     _method("gols-i-adam", "gradline.GOLSI(direction=Adam)", partial(gradline.GOLSI, direction=ADAM)),
     _method(

@@ -7,11 +7,12 @@ model to be judged: the trained one, unless a method says that another one is it
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Protocol, TypeAlias
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
+from torch.optim.swa_utils import AveragedModel
 
 from gradline.bench.objective import Objective
 
@@ -93,15 +94,19 @@ class NewBatches:
     Args:
         objective: what is trained.
         optimizer: one of gradline's.
+        average: an average of the model that follows each step, and is the one to be judged.
     """
 
-    def __init__(self, objective: Objective, optimizer: Any) -> None:
+    def __init__(self, objective: Objective, optimizer: Any, average: AveragedModel | None = None) -> None:
         self._objective = objective
         self._optimizer = optimizer
+        self._average = average
 
     def step(self) -> None:
         """One search."""
         self._optimizer.step(self._closure)
+        if self._average is not None:
+            self._average.update_parameters(self._objective.model)
 
     def _closure(self) -> Tensor:
         self._objective.next_batch()
@@ -114,7 +119,7 @@ class NewBatches:
 
     def measured(self) -> Any:
         """See `Stepper`."""
-        return as_it_is(self._objective)
+        return as_it_is(self._objective) if self._average is None else nullcontext(self._average.module)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from enum import IntEnum
 from typing import Any
 
 from gradline.protocol import (
+    Course,
     Moments,
     Origin,
     Outcome,
@@ -63,6 +64,11 @@ class Row:
 
     def __init__(self, run: Run, samples: int) -> None:
         check_variances(run, samples)
+        if observes(run.method.search) is Course:
+            raise TypeError(
+                f"method must be a search of slopes or values (the study keeps no way that the parameters have come), "
+                f"got {run.method.search!r}"
+            )
         self.run = run
         self.search = run.method.search
         self.budget = run.budget

@@ -1,0 +1,168 @@
+"""What `Angle` is made of, one part changed at a time: training losses on the problems that it was tuned on.
+
+    python benchmarks/angle.py                              # all variants, two seeds: about 20 minutes of one core
+    python benchmarks/angle.py --problems regression --seeds 1
+    python benchmarks/angle.py --json benchmarks/results/angle.json
+
+What is in the JSON file already is not made again: the same command goes on after Ctrl-C. CIFAR10 is looked for where
+`gradline bench` does; without it, name other problems.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+import gradline
+from gradline.bench.objective import Objective
+from gradline.bench.peers.method import Method
+from gradline.bench.peers.stepping import NewBatches, Stepper
+from gradline.bench.planning import Setting, plan
+from gradline.bench.runs import Run
+from gradline.bench.training import train
+from gradline.searches import Angle, AngleMemory
+from gradline.torch.line import Line
+from gradline.torch.way import Way
+
+
+class LastStep(Way):
+    """A way of one step: a horizon that does not grow."""
+
+    def go(self, line: Line, step: float, before: int) -> None:
+        """Forget all steps before."""
+        super().go(line, step, 0)
+
+
+class LateSteps(Way):
+    """A way from the mean of about the last tenth of the points."""
+
+    def go(self, line: Line, step: float, before: int) -> None:
+        """Forget quickly: a weight of 9/(n + 9) for the present point."""
+        super().go(line, step, before // 9)
+
+
+class AllSteps(Way):
+    """A way from the very first point."""
+
+    def go(self, line: Line, step: float, before: int) -> None:
+        """Forget nothing."""
+        super().go(line, step, 10**12)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target(Angle):
+    """Angle with a target for its cosine other than 0."""
+
+    target: float = 0.0
+
+    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        return super()._adapted(memory, cosine - (0.0 if memory.rising else self.target))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Steady(Angle):
+    """A feedback that does not slow down: α ← α exp(-(c - target)/2), doubling until c first is positive."""
+
+    target: float = 0.0
+
+    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        rising = memory.rising and cosine < 0.0
+        factor = 2.0 if rising else math.exp(-(cosine - self.target) / 2.0)
+        return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * factor)), rising=rising)
+
+
+ADAM = torch.optim.Adam
+Make = tuple[Angle, type[Way], Any]
+VARIANTS: dict[str, Make] = {
+    "angle": (Angle(), Way, ADAM),
+    "gain 5": (Angle(gain=5.0), Way, ADAM),
+    "gain 20": (Angle(gain=20.0), Way, ADAM),
+    "target 0.05": (Target(target=0.05), Way, ADAM),
+    "target 0.2": (Target(target=0.2), Way, ADAM),
+    "way of the late steps": (Angle(), LateSteps, ADAM),
+    "way from the first point": (Angle(), AllSteps, ADAM),
+    "last step, target 0": (Steady(), LastStep, ADAM),
+    "last step, target 0.2": (Steady(target=0.2), LastStep, ADAM),
+    "last step, steepest descent, target 0.2": (Steady(target=0.2), LastStep, None),
+    "Adam without momentum": (Angle(), Way, partial(ADAM, betas=(0.0, 0.999))),
+    "steepest descent": (Angle(), Way, None),
+}
+
+
+def method(name: str) -> Method:
+    """A variant as a method of the benchmark."""
+    search, way, direction = VARIANTS[name]
+
+    def build(objective: Objective) -> Stepper:
+        optimizer = gradline.LineSearchOptimizer(objective.parameters, search, direction=direction)
+        optimizer._descent.way = way()
+        return NewBatches(objective, optimizer)
+
+    return Method(name, name, build, "gradline", "gradline", "gradline")
+
+
+def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | None], keep: Callable[[], None]) -> float:
+    """The median of the last training losses; infinite where one is not finite."""
+    losses = []
+    for seed in range(seeds):
+        key = f"{name} | {setting.name} | {seed}"
+        if key not in known:
+            run = Run(
+                problem=setting.problem.name,
+                batch_size=setting.batch_size,
+                method=name,
+                seed=seed,
+                budget=setting.budget,
+            )
+            loss = train(run, method=method(name)).train_loss
+            known[key] = float(f"{loss:.4g}") if math.isfinite(loss) else None
+            keep()
+        value = known[key]
+        losses.append(math.inf if value is None else value)
+    return statistics.median(losses)
+
+
+def main() -> None:
+    """Measure what is missing, and show all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--problems", nargs="*", default=["tune"], help="as for gradline bench (default: tune)")
+    parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
+    parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--json", type=Path, help="keep all losses here")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    settings = plan(arguments.problems, ["angle"], arguments.seeds).settings
+    file: Path | None = arguments.json
+    known: dict[str, float | None] = json.loads(file.read_text()) if file and file.exists() else {}
+
+    def keep() -> None:
+        if file:
+            file.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
+
+    rows: dict[str, list[float]] = {}
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task("runs", total=len(settings) * len(arguments.variants))
+        for name in arguments.variants:
+            for setting in settings:
+                rows.setdefault(name, []).append(measure(setting, name, arguments.seeds, known, keep))
+                progress.advance(task)
+    table = Table("variant", *(setting.name for setting in settings), box=None)
+    for name, losses in rows.items():
+        table.add_row(name, *(f"{loss:.2g}" for loss in losses))
+    Console(width=200).print(table)
+
+
+if __name__ == "__main__":
+    main()

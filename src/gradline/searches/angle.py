@@ -1,0 +1,137 @@
+"""Angle: one probe a step, whose size follows the angle between the gradient and the way come so far."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from dataclasses import dataclass
+from typing import ClassVar, NamedTuple
+
+from gradline.protocol import Course, Origin, Outcome, Slope, Stop
+from gradline.searches._arguments import require, require_first, require_range
+
+_EARLY = 10.0
+"""Steps after which the first few count for little: feedback weighs 1/(n + 10), not 1/n."""
+_MOST = 0.7
+"""The largest change of a step's logarithm at a time: about a factor of two."""
+_BACK = 4
+"""So often the first search divides its guess by 4; what is still too long then is for the feedback."""
+
+
+class AngleMemory(NamedTuple):
+    """What a search hands on to the next: its step, how many were taken, and how the steps grew at first."""
+
+    step: float
+    taken: int
+    mean: float
+    """The running mean of the cosines, while rising."""
+    rising: bool
+    """Whether the steps still grow to their size."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Angle:
+    """Take a step, look at the angle between the next gradient and the way so far, and adapt the step.
+
+    The way leads from the mean of all earlier points to the present one. Where the gradient still points back along it
+    (the cosine c is negative), going on the same way leads downhill: the steps are too short for how far there is to
+    go. Where c is positive, the way has led past its lowest point: the steps are too long for their noise.
+
+        α ← α · exp(-gain · c / (n + 10)),    after n steps.
+
+    * The first search doubles its step along the first direction while the slopes there, each on the next mini-batch,
+      are negative, and takes the last one of these.
+    * Then the step grows by up to a factor of two at a time, until the running mean of c is not negative any more.
+    * A point that is not finite is refused, and the step halved.
+
+    Every other probe is accepted: one evaluation a step. Derivation, limits and measurements are told in
+    "One search for every batch size" of the documentation.
+
+    Args:
+        gain: how quickly the step follows the angle; a step can change by n to the power of ± `gain`.
+        step_first: the first step that is probed, ever. It suits directions of about unit size in each coordinate, as
+            Adam's are; from others the first search takes some probes more.
+        step_min: the smallest step.
+        step_max: the largest step.
+    """
+
+    gain: float = 12.0
+    step_first: float = 1e-3
+    step_min: float = 1e-12
+    step_max: float = 1e7
+
+    observes: ClassVar[type[Course]] = Course
+    observes_at_probes: ClassVar[type[Slope]] = Slope
+
+    def __post_init__(self) -> None:
+        require(0.0 < self.gain < math.inf, "gain", "positive and finite", "it scales the feedback", self.gain)
+        require_range(self.step_min, self.step_max)
+        require_first(self.step_first, self.step_min, self.step_max)
+
+    def start(self) -> AngleMemory:
+        """The first guess, and no step taken."""
+        return AngleMemory(self.step_first, 0, -1.0, True)
+
+    def search(self, origin: Origin[Course], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
+        """One search; nearly always one probe."""
+        _check(memory)
+        if memory.taken == 0:
+            return (yield from self._first(memory))
+        memory = self._adapted(memory, origin.at_zero.cosine)
+        return (yield from self._take(memory, 0, Stop.ANGLE))
+
+    def _first(self, memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
+        """Double while the slopes are negative; divide by 4, a few times, where the first one is not."""
+        step, probes = memory.step, 1
+        seen = yield step
+        if seen.finite and seen.slope < 0.0:
+            while seen.finite and seen.slope < 0.0 and 2.0 * step <= self.step_max:
+                step *= 2.0
+                seen = yield step
+                probes += 1
+            if seen.finite and seen.slope < 0.0:
+                return _taken(memory, step, probes - 1, Stop.STEP_MAX)
+            return (yield from self._take(memory._replace(step=step / 2.0), probes, Stop.SIGN_CHANGE))
+        for _ in range(_BACK):
+            if seen.finite and seen.slope < 0.0:
+                break
+            step = max(step / 4.0, self.step_min)
+            seen = yield step
+            probes += 1
+        if seen.finite:
+            return _taken(memory, step, probes - 1, Stop.SIGN_CHANGE if seen.slope < 0.0 else Stop.BUDGET)
+        return (yield from self._take(memory._replace(step=step / 2.0), probes, Stop.BUDGET))
+
+    def _take(self, memory: AngleMemory, probes: int, stop: Stop) -> Generator[float, Slope, Outcome[AngleMemory]]:
+        """Take the step, or the first of its halves where everything is finite."""
+        step = memory.step
+        while step >= self.step_min:
+            seen = yield step
+            if seen.finite:
+                return _taken(memory, step, probes, stop)
+            step /= 2.0
+            probes += 1
+        return Outcome(0.0, None, Stop.NON_FINITE, memory._replace(step=self.step_min))
+
+    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        """The memory with the step that the angle asks for."""
+        weight = 1.0 / (memory.taken + _EARLY)
+        if memory.rising:
+            mean = memory.mean + _EARLY * weight * (cosine - memory.mean)
+            change = -_MOST * mean
+            memory = memory._replace(mean=mean, rising=mean < 0.0)
+        if not memory.rising:
+            change = max(-_MOST, min(_MOST, -self.gain * weight * cosine))
+        return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * math.exp(change))))
+
+
+def _taken(memory: AngleMemory, step: float, probe: int, stop: Stop) -> Outcome[AngleMemory]:
+    return Outcome(step, probe, stop, memory._replace(step=step, taken=memory.taken + 1))
+
+
+def _check(memory: AngleMemory) -> None:
+    numbers = (memory.step, memory.taken, memory.mean) if isinstance(memory, AngleMemory) else ()
+    good = len(numbers) == 3 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
+    require(
+        good and memory.step > 0.0 and memory.taken >= 0, "memory", "an AngleMemory", "it has the step before", memory
+    )
