@@ -72,11 +72,13 @@ def facts(packed: Packed, known: Comparison) -> str:
     seconds = sum(record.points[-1].seconds for record in records if record.points)
     torch = sorted({record.versions["torch"] for record in records if "torch" in record.versions})
     problems = len({record.run.problem for record in records})
+    solved = {row.setting for row in known.rows if math.isfinite(row.to_target.median)}
     return (
         f"{plural(len(records), 'run')}, {count(evaluations)} evaluations, {duration(seconds)} of training: "
         f"{plural(problems, 'problem')} in {plural(len(known.settings), 'setting')} of problem and batch size, "
         f"{plural(len({record.run.method for record in records}), 'method')} with learning rates counted one by one, "
-        f"{plural(seeds, 'seed')} each, torch {', '.join(torch)}."
+        f"{plural(seeds, 'seed')} each, torch {', '.join(torch)}. Of the settings, {len(known.settings) - len(solved)} have "
+        f"a target that no method reaches in the median seed."
     )
 
 
