@@ -77,8 +77,8 @@ def facts(packed: Packed, known: Comparison) -> str:
         f"{plural(len(records), 'run')}, {count(evaluations)} evaluations, {duration(seconds)} of training: "
         f"{plural(problems, 'problem')} in {plural(len(known.settings), 'setting')} of problem and batch size, "
         f"{plural(len({record.run.method for record in records}), 'method')} with learning rates counted one by one, "
-        f"{plural(seeds, 'seed')} each, torch {', '.join(torch)}. Of the settings, {len(known.settings) - len(solved)} have "
-        f"a target that no method reaches in the median seed."
+        f"{plural(seeds, 'seed')} each, torch {', '.join(torch)}. Of the settings, "
+        f"{len(known.settings) - len(solved)} have a target that no method reaches in the median seed."
     )
 
 
