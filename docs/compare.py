@@ -184,6 +184,23 @@ def winners(packed: Packed, known: Comparison) -> str:
     return table(head, rows, words=(0, 1, 2, 4, 6))
 
 
+def beaten(packed: Packed, known: Comparison) -> str:
+    """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
+    free = [name for name in known.free if name not in ("angle", "angle-average")]
+    rows = []
+    for setting in sorted(known.settings, key=lambda setting: setting.problem.held_out):
+        lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
+        cells = [f"`{setting.name}`", size_of(setting)]
+        for method in ("angle", "angle-average"):
+            by = known.beaten(method, free).get(setting.name, [])
+            losses = lines[method]
+            shown = f"{number(losses.median)} ({number(losses.best)} to {number(losses.worst)})"
+            cells += [shown, ", ".join(f"{name_of(name)} {number(lines[name].median)}" for name in by[:3])]
+            cells[-1] += f" and {len(by) - 3} more" if len(by) > 3 else ""
+        rows.append(cells)
+    return table(["setting", "batches", "angle", "beaten by", "angle-average", "beaten by"], rows, words=range(6))
+
+
 def failures(packed: Packed, known: Comparison) -> str:
     """What failed, and why."""
     rows = [
@@ -234,6 +251,7 @@ PARTS: dict[str, Callable[[Packed, Comparison], str]] = {
     "methods": methods,
     "scores": scores,
     "winners": winners,
+    "beaten": beaten,
     "failures": failures,
     "costs": costs,
 }

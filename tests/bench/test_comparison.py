@@ -19,8 +19,8 @@ from gradline.bench.runs import Status
 from gradline.plot.inks import DARK
 
 LOSSES = {
-    "gols-i": {"small": 0.01, "medium": 0.02, "large": 4.0},
-    "prodigy": {"small": 0.1, "medium": 0.01, "large": 4.0},
+    "gols-i": {"small": 0.005, "medium": 0.02, "large": 4.0},
+    "prodigy": {"small": 0.05, "medium": 0.01, "large": 4.0},
 }
 
 
@@ -71,6 +71,23 @@ def test_scores_are_geometric_means_with_a_limit(known):
     assert small.behind == 1.0
     assert scores["gols-i"].best == scores["gols-i"].reached == 0.75  # regression/1000 has nobody at its target
     assert scores["prodigy"].reached == 0.5
+
+
+def test_a_method_is_beaten_where_every_seed_of_another_ends_lower(chosen):
+    chosen = replace(chosen, seeds=2)
+    ends = {"gols-i": (0.1, 0.3), "prodigy": (0.05, 0.2)}  # they overlap
+
+    def ending(run, seed_0, seed_1):
+        return replace(record("x", [9.0, (seed_0, seed_1)[run.seed]]), run=run)
+
+    known = compare([ending(run, *ends.get(run.method, (0.01, 0.02))) for run in chosen.runs], chosen)
+    assert known.free == ["prodigy", "gols-i"]
+    assert known.beaten("gols-i", known.free)["regression/10"] == []
+    ends["prodigy"] = (0.05, 0.09)
+    known = compare([ending(run, *ends.get(run.method, (0.01, 0.02))) for run in chosen.runs], chosen)
+    assert known.beaten("gols-i", known.free)["regression/10"] == ["prodigy"]
+    assert known.beaten("gols-i", ["sgd best", "prodigy"])["pinn/16"] == ["sgd best", "prodigy"]
+    assert known.beaten("prodigy", known.free)["regression/10"] == []
 
 
 def test_a_loss_below_the_floor_is_as_good_as_any_other_there():

@@ -142,6 +142,28 @@ class Comparison:
         ]
         return sorted(made, key=lambda score: (score.behind, -score.near, score.method))
 
+    @property
+    def free(self) -> list[str]:
+        """Methods without a learning rate that somebody chose: all but those that stand for a grid."""
+        grids = {f"{grid.family} {which}" for grid in self.grids.values() for which in ("best", "median")}
+        return [name for name in dict.fromkeys(row.method for row in self.rows) if name not in grids]
+
+    def beaten(self, method: str, by: Iterable[str]) -> dict[str, list[str]]:
+        """Where a method is beaten beyond what seeds do: every seed of the other ends lower than every one of its own.
+
+        Args:
+            method: which.
+            by: the others that count.
+        """
+        others, found = set(by) - {method}, {}
+        for setting in self.table:
+            spreads = {row.method: row.train_loss for row in self.rows if row.setting == setting}
+            if method in spreads:
+                best = max(spreads[method].best, FLOOR)
+                lower = [name for name, losses in spreads.items() if name in others and losses.worst < best]
+                found[setting] = sorted(lower, key=lambda name: spreads[name].median)
+        return found
+
     def shared(self, settings: Sequence[str] | None = None) -> tuple[str, ...]:
         """The settings on which all methods were run, which are those that scores are of."""
         return profile(self.part(self.table if settings is None else settings), self.targets).settings
