@@ -1,4 +1,4 @@
-"""What mkdocs does before a build: draw the pictures, if they are missing or older than the code that draws them."""
+"""What mkdocs does before a build: draw the pictures, if they are missing or older than what they are made of."""
 
 from __future__ import annotations
 
@@ -7,19 +7,30 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).parent
+ROOT = HERE.parent
+SOURCES = {
+    "pictures": ("src/gradline/plot/*.py", "src/gradline/landscape/*.py"),
+    "compare": ("src/gradline/plot/*.py", "src/gradline/bench/*.py", "results/bench.json.gz"),
+}
+"""The programs that draw, and what else their pictures are made of."""
 
 
 def on_pre_build(config: Any) -> None:
     """Called by mkdocs."""
-    source = HERE / "pictures.py"
-    spec = importlib.util.spec_from_file_location("gradline_docs_pictures", source)
+    folder = HERE / "pictures"
+    for name, patterns in SOURCES.items():
+        program = _load(HERE / f"{name}.py")
+        files = [folder / picture for picture in program.names()]
+        sources = [HERE / f"{name}.py", *(source for pattern in patterns for source in ROOT.glob(pattern))]
+        changed = max(source.stat().st_mtime for source in sources)
+        if any(not file.exists() or file.stat().st_mtime < changed for file in files):
+            program.make(folder)
+
+
+def _load(source: Path) -> Any:
+    spec = importlib.util.spec_from_file_location(f"gradline_docs_{source.stem}", source)
     assert spec is not None
     assert spec.loader is not None
-    pictures = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(pictures)
-    folder = HERE / "pictures"
-    files = [folder / name for name in pictures.names()]
-    parts = (HERE.parent / "src/gradline" / part for part in ("plot", "landscape"))
-    changed = max(code.stat().st_mtime for code in (source, *(code for part in parts for code in part.glob("*.py"))))
-    if any(not file.exists() or file.stat().st_mtime < changed for file in files):
-        pictures.make(folder)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -11,7 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from gradline.bench.objective import Objective, Task
-from gradline.bench.peers import Method
+from gradline.bench.peers import METHODS, Method
 from gradline.bench.training import apart
 
 WIDTH = 600
@@ -37,6 +38,24 @@ def peak_copies(method: Method) -> float:
         for _ in range(STEPS):
             stepper.step()
     return float(allocated.most) / sum(part.numel() * part.element_size() for part in objective.parameters)
+
+
+def copies(methods: Iterable[str]) -> dict[str, float | str]:
+    """The peak memory of methods by name, of a grid once; what failed is told in words.
+
+    Args:
+        methods: their names. Those whose packages are not installed are left out.
+    """
+    found: dict[str, float | str] = {}
+    for name in methods:
+        method = METHODS[name]
+        label = method.family or name
+        if label not in found and method.unavailable() is None:
+            try:
+                found[label] = round(peak_copies(method), 1)
+            except Exception as error:  # a peer may fail in any way
+                found[label] = f"failed: {type(error).__name__}"
+    return found
 
 
 class Allocated(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -55,7 +55,9 @@ class Plan:
         return {setting.name: setting.target for setting in self.settings}
 
 
-def plan(problems: Sequence[str], methods: Sequence[str], seeds: int, budget: int | None = None) -> Plan:
+def plan(
+    problems: Sequence[str], methods: Sequence[str], seeds: int, budget: int | None = None, *, installed: bool = True
+) -> Plan:
     """The plan of some names.
 
     Args:
@@ -63,6 +65,7 @@ def plan(problems: Sequence[str], methods: Sequence[str], seeds: int, budget: in
         methods: names of methods or of groups; none: all.
         seeds: how many.
         budget: evaluations of each run, in place of the problems' own.
+        installed: leave out the methods whose packages are not installed. What was run already can be read without.
     """
     settings = [
         Setting(PROBLEMS[name], size.batch_size, budget or size.budget, size.target)
@@ -71,7 +74,7 @@ def plan(problems: Sequence[str], methods: Sequence[str], seeds: int, budget: in
         if wanted is None or wanted == size.batch_size
     ]
     names = _methods(methods or ("all",))
-    absent = {name: reason for name in names if (reason := METHODS[name].unavailable()) is not None}
+    absent = {name: reason for name in names if installed and (reason := METHODS[name].unavailable()) is not None}
     present = tuple(name for name in names if name not in absent)
     return Plan(tuple(dict.fromkeys(settings)), present, seeds, absent)
 

@@ -9,7 +9,8 @@ import click
     short_help="Write the results as one HTML page.",
     epilog="\b\nExamples:\n"
     "  gradline report results/bcwd --out bcwd.html\n"
-    "  gradline report results/bcwd --out bcwd.html --no-illustrations --title 'Breast cancer'\n\n"
+    "  gradline report results/bcwd --out bcwd.html --no-illustrations --title 'Breast cancer'\n"
+    "  gradline report results/bcwd --out bcwd.html --bench results/bench\n\n"
     "In Python: gradline.report.write(DIR, FILE).",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
@@ -18,7 +19,13 @@ import click
 @click.option(
     "--illustrations/--no-illustrations", default=True, help="Compute and show Figures 1 to 7 too (some seconds)."
 )
-def report(directory: str, file: str, title: str | None, illustrations: bool) -> None:
+@click.option(
+    "--bench",
+    type=click.Path(exists=True),
+    metavar="FILE_OR_DIR",
+    help="Also compare with other optimizers: a packed file or the directory of `gradline bench`.",
+)
+def report(directory: str, file: str, title: str | None, illustrations: bool, bench: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
 
     The page needs no network and no other file, so it can be mailed or put on a server as it is. It is written when it
@@ -34,6 +41,7 @@ def report(directory: str, file: str, title: str | None, illustrations: bool) ->
             file,
             title=title,
             illustrations=illustrations,
+            bench=bench,
             report=lambda text: notes.print(text, style="yellow", markup=False),
             progress=status.update,
         )

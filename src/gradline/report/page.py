@@ -8,10 +8,11 @@ import io
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import numpy as np
@@ -23,6 +24,9 @@ from gradline.report.packing import pack_numbers, pack_text
 from gradline.study.claims import claims
 from gradline.study.files import Report, whole
 from gradline.study.query import summary
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PIXELS = 130
 """Of an inch, in the illustrations."""
@@ -38,6 +42,7 @@ def write(
     *,
     title: str | None = None,
     illustrations: bool = True,
+    bench: str | os.PathLike[str] | None = None,
     report: Report | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
@@ -48,6 +53,7 @@ def write(
         out: the file. One that is there is replaced when the new one is complete, and kept if that fails.
         title: of the page; by default from the name of the directory.
         illustrations: whether to compute and show Figures 1 to 7 too.
+        bench: a directory that `gradline bench` wrote to, or a file that it packed, to compare with other optimizers.
         report: where to say which files were passed over and why; by default as warnings.
         progress: is told what is being done.
 
@@ -56,7 +62,7 @@ def write(
     path = Path(out)
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
-    text = page(directory, title=title, illustrations=illustrations, report=report, progress=progress)
+    text = page(directory, title=title, illustrations=illustrations, bench=bench, report=report, progress=progress)
     with whole(path) as file:
         file.write(text.encode("utf-8"))
     return path
@@ -67,6 +73,7 @@ def page(
     *,
     title: str | None = None,
     illustrations: bool = True,
+    bench: str | os.PathLike[str] | None = None,
     report: Report | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> str:
@@ -91,6 +98,7 @@ def page(
         columns = others["table_3"].to_dict()
         rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
         data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
+    peers = None if bench is None else _peers(bench, report, say)
     script, sheet = (files("gradline.report").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
     say("embedding charts")
     return _template().render(
@@ -109,6 +117,7 @@ def page(
         tables=content.result_tables(table),
         configuration=content.configuration(content.headers(directory, report)),
         illustrations=_illustrations(say) if illustrations else [],
+        peers=peers,
         runs=len(runs),
         evaluations=int(table["evaluations"].sum()),
         version=version("gradline"),
@@ -168,19 +177,34 @@ def _illustrations(say: Callable[[str], None]) -> list[dict[str, str]]:
         if figure.NEEDS:
             continue
         say(f"drawing {name.replace('_', ' ')}")
-        drawn = figure.draw(figure.data())
-        buffer = io.BytesIO()
-        with style.settings():
-            drawn.savefig(buffer, dpi=PIXELS, format="png")
         pictures.append(
             {
                 "id": name,
                 "title": f"{name.replace('figure_', 'Figure ')}. {figure.TITLE}",
                 "caption": figure.CAPTION,
-                "source": "data:image/png;base64," + base64.b64encode(_small(buffer)).decode("ascii"),
+                "source": _address(figure.draw(figure.data())),
             }
         )
     return pictures
+
+
+def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]) -> dict[str, Any]:
+    """How gradline compares with other optimizers. Raises `NoResults`."""
+    from gradline.report import bench
+
+    say("comparing with other optimizers")
+    found = bench.section(source, partial(_address, colours=True), report)
+    if found is None:
+        raise NoResults(f"{source} has no runs of `gradline bench`; `gradline bench --out {source}` makes them")
+    return found
+
+
+def _address(drawn: Figure, *, colours: bool = False) -> str:
+    """A figure as a picture in the page; with all its colours, or with as few as do for lines."""
+    buffer = io.BytesIO()
+    with style.settings():
+        drawn.savefig(buffer, dpi=PIXELS, format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue() if colours else _small(buffer)).decode("ascii")
 
 
 def _small(picture: io.BytesIO) -> bytes:

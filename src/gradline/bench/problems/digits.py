@@ -61,7 +61,7 @@ PROBLEMS = (
     Problem(
         "vae-digits",
         "variational autoencoder on scikit-learn's 8 × 8 digits",
-        (Size(10, 2000, 26.0), Size(100, 2000, 25.0), Size(1500, 500, 24.5)),
+        (Size(10, 1000, 25.2), Size(100, 1000, 24.3), Size(1500, 250, 24.6)),
         _build,
         held_out=True,
         error="test loss",

@@ -78,7 +78,7 @@ PROBLEMS = (
     Problem(
         "cifar-conv",
         "convolutional net with BatchNorm on CIFAR10's first 10,000 images",
-        (Size(16, 600, 1.75), Size(64, 400, 1.65), Size(256, 150, 1.5)),
+        (Size(16, 300, 1.83), Size(64, 200, 1.59), Size(256, 75, 1.62)),
         partial(_build, convolutional),
         held_out=False,
         error="test error",
@@ -87,7 +87,7 @@ PROBLEMS = (
     Problem(
         "cifar-resnet",
         "small residual net on CIFAR10's first 10,000 images",
-        (Size(16, 500, 1.9), Size(64, 300, 1.65), Size(256, 120, 1.5)),
+        (Size(16, 250, 1.8), Size(64, 150, 1.75), Size(256, 60, 1.64)),
         partial(_build, residual),
         held_out=True,
         error="test error",

@@ -40,7 +40,7 @@ PROBLEMS = (
     Problem(
         "bcwd-logr",
         "logistic regression on the breast-cancer data (the paper's LogR)",
-        (Size(10, 3000, 0.02), Size(50, 3000, 0.01), Size(400, 3000, 0.01)),
+        (Size(10, 1200, 0.091), Size(50, 1200, 6e-3), Size(400, 1200, 3.2e-3)),
         partial(_build, "bcwd-logr"),
         held_out=False,
         error="test error",
@@ -48,7 +48,7 @@ PROBLEMS = (
     Problem(
         "bcwd-netpi",
         "one hidden layer of 32, cross-entropy, on the breast-cancer data (the paper's NetPI)",
-        (Size(10, 3000, 1e-3), Size(50, 3000, 1e-4), Size(400, 3000, 1e-4)),
+        (Size(10, 1200, 0.03), Size(50, 1200, 4.7e-4), Size(400, 1200, 7.4e-5)),
         partial(_build, "bcwd-netpi"),
         held_out=False,
         error="test error",
@@ -56,7 +56,7 @@ PROBLEMS = (
     Problem(
         "bcwd-netpii",
         "one hidden layer of 32, squared error, on the breast-cancer data (the paper's NetPII)",
-        (Size(10, 3000, 0.5), Size(50, 3000, 0.05), Size(400, 3000, 0.05)),
+        (Size(10, 1200, 0.41), Size(50, 1200, 1e-3), Size(400, 1200, 6.5e-4)),
         partial(_build, "bcwd-netpii"),
         held_out=True,
         error="test error",

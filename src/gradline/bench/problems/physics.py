@@ -72,7 +72,7 @@ PROBLEMS = (
     Problem(
         "pinn",
         "physics-informed net for -u'' = f in one dimension",
-        (Size(16, 1500, 0.02), Size(128, 1500, 5e-3), Size(512, 1500, 0.01)),
+        (Size(16, 750, 9.1e-3), Size(128, 750, 2.2e-3), Size(512, 750, 1.1e-3)),
         _build,
         held_out=True,
         error="relative error of u",

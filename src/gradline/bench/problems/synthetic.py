@@ -86,7 +86,7 @@ PROBLEMS = (
     Problem(
         "regression",
         "linear regression whose Hessian has a condition number of about 10,000",
-        (Size(10, 2000, 0.3), Size(100, 2000, 0.1), Size(1000, 2000, 0.01)),
+        (Size(10, 1000, 0.22), Size(100, 1000, 0.052), Size(1000, 1000, 1.4e-3)),
         _build_regression,
         held_out=False,
         error="test loss",
@@ -94,7 +94,7 @@ PROBLEMS = (
     Problem(
         "factorisation",
         "a matrix of rank 4 from half of its entries",
-        (Size(50, 2000, 0.05), Size(500, 2000, 1e-3), Size(4800, 2000, 1e-3)),
+        (Size(50, 1000, 0.026), Size(500, 1000, 1e-4), Size(4800, 1000, 7.5e-5)),
         _build_factors,
         held_out=False,
         error="test loss",

@@ -104,7 +104,7 @@ PROBLEMS = (
     Problem(
         "char-transformer",
         "two-layer transformer on the characters of Unicode's character names",
-        (Size(8, 600, 2.3), Size(32, 500, 1.9), Size(128, 150, 1.9)),
+        (Size(8, 300, 2.23), Size(32, 250, 1.78), Size(128, 75, 2.17)),
         _build,
         held_out=True,
         error="share of wrong next characters",
