@@ -52,8 +52,8 @@ def test_a_first_guess_that_is_too_long_is_divided_a_few_times():
     assert pending.outcome.step == 1e-3 / 16
     assert pending.outcome.stop is Stop.SIGN_CHANGE
     pending = begun()
-    told(pending, 1.0, 1.0, 1.0, 1.0, 1.0)
-    assert (pending.outcome.step, pending.outcome.stop) == (1e-3 / 256, Stop.BUDGET)
+    told(pending, *[1.0] * 16)
+    assert (pending.outcome.step, pending.outcome.stop) == (1e-12, Stop.BUDGET)
 
 
 def test_a_first_search_that_never_goes_uphill_ends_at_the_largest_step():

@@ -14,7 +14,7 @@ _EARLY = 10.0
 """Steps after which the first few count for little: feedback weighs 1/(n + 10), not 1/n."""
 _MOST = 0.7
 """The largest change of a step's logarithm at a time: about a factor of two."""
-_BACK = 4
+_BACK = 15
 """So often the first search divides its guess by 4; what is still too long then is for the feedback."""
 
 

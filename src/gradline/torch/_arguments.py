@@ -63,9 +63,10 @@ def settings(options: dict[str, Any]) -> dict[str, Any]:
     """Settings of a search: no learning rate, and no option of the optimizer whose direction it may search."""
     for name in ("betas", "dampening", "eps", "momentum", "nesterov", "weight_decay"):
         if name in options:
+            kind = "SGD" if name in ("dampening", "momentum", "nesterov") else "AdamW"
             raise TypeError(
                 f"{name} must be given to a direction (it is an option of an optimizer's update, which the search goes "
-                f"along): direction=functools.partial(torch.optim.SGD, {name}=...), or another optimizer's class, "
+                f"along): direction=functools.partial(torch.optim.{kind}, {name}=...), or another optimizer's class, "
                 f"got {options[name]!r}"
             )
     return without_lr(options)

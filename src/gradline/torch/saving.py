@@ -128,7 +128,7 @@ def _check_kind(descent: Descent, packed: dict[str, Plain]) -> None:
         )
     if packed.get("search") != type(search).__name__:
         raise ValueError(
-            f"state_dict must be of a {type(search).__name__} search (another one's memory means something else), "
+            f"state_dict must be of the search {type(search).__name__} (another one's memory means something else), "
             f"got {packed.get('search')}"
         )
     if packed.get("direction") != _direction_name(descent):

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from torch.utils.hooks import RemovableHandle
 
-from gradline.protocol import Record
+from gradline.protocol import Course, Record
 from gradline.torch.optimizer import LineSearchOptimizer
 
 __all__ = ["log_scalars"]
@@ -45,6 +45,7 @@ def log_scalars(
     | `step` | the accepted step; 0 if none was accepted |
     | `slope/start` | the slope where the search began, along its direction |
     | `slope/accepted` | the slope at the accepted probe; left out if there is none |
+    | `cosine` | of the angle between the gradient at the start and the way so far, where the search looks at it |
     | `evaluations` | gradient evaluations of this search |
     | `total/evaluations`, `total/searches` | the same in all, and how many searches have ended |
     | `stops/sign_change`, ... | how many searches have ended for this reason since logging began |
@@ -119,6 +120,8 @@ class _Logging:
         scalars = {"step": record.step, "slope/start": record.origin.at_zero.slope}
         if record.outcome.probe is not None:
             scalars["slope/accepted"] = record.transcript[record.outcome.probe][1].slope
+        if isinstance(record.origin.at_zero, Course):
+            scalars["cosine"] = record.origin.at_zero.cosine
         scalars["evaluations"] = record.evaluations
         scalars["total/evaluations"] = self._optimizer.evaluations
         scalars["total/searches"] = self._optimizer.iterations
