@@ -117,7 +117,7 @@ def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | No
     """The median of the last training losses; infinite where one is not finite."""
     losses = []
     for seed in range(seeds):
-        key = f"{name} | {setting.name} | {seed}"
+        key = f"{name} | {setting.name} | {setting.budget} | {seed}"
         if key not in known:
             run = Run(
                 problem=setting.problem.name,
@@ -140,10 +140,11 @@ def main() -> None:
     parser.add_argument("--problems", nargs="*", default=["tune"], help="as for gradline bench (default: tune)")
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=2)
+    parser.add_argument("--budget", type=int, help="evaluations of each run (default: the problem's)")
     parser.add_argument("--json", type=Path, help="keep all losses here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    settings = plan(arguments.problems, ["angle"], arguments.seeds).settings
+    settings = plan(arguments.problems, ["angle"], arguments.seeds, arguments.budget).settings
     file: Path | None = arguments.json
     known: dict[str, float | None] = json.loads(file.read_text()) if file and file.exists() else {}
 
