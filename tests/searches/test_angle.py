@@ -32,12 +32,13 @@ def told(pending, *slopes):
     return asked
 
 
-def test_the_first_search_doubles_while_it_goes_downhill_and_takes_the_last_such_step():
+def test_the_first_search_doubles_while_it_goes_downhill_and_takes_a_quarter_of_the_last_such_step():
     pending = begun()
-    assert told(pending, -3.0, -2.0, -1.0, 0.5, -0.9) == [1e-3, 2e-3, 4e-3, 8e-3, 4e-3]
-    assert (pending.outcome.step, pending.outcome.probe) == (4e-3, 4)
+    slopes = (-5.0, -4.0, -3.0, -2.0, 0.5, -0.9)
+    assert told(pending, *slopes) == [1e-3, 2e-3, 4e-3, 8e-3, 16e-3, 2e-3]
+    assert (pending.outcome.step, pending.outcome.probe) == (2e-3, 5)
     assert pending.outcome.stop is Stop.SIGN_CHANGE
-    assert pending.outcome.memory == AngleMemory(4e-3, 1, -1.0, True, 4e-3)
+    assert pending.outcome.memory == AngleMemory(2e-3, 1, -1.0, True, 2e-3)
 
 
 def test_the_last_downhill_step_is_taken_whatever_the_next_batch_says_of_it():

@@ -14,6 +14,9 @@ _EARLY = 10.0
 """Steps after which the first few count for little: feedback weighs 1/(n + 10), not 1/n."""
 _MOST = 0.7
 """The largest change of a step's logarithm at a time: about a factor of two."""
+_FIRST = 0.25
+"""The part that is taken of the step that the first search finds. No later direction moves all parameters as evenly as
+the first, so the longest step along it would be too long for those that follow, and they start from what it spoilt."""
 _BACK = 15
 """So often the first search divides its guess by 4; what is still too long then is for the feedback."""
 
@@ -42,7 +45,7 @@ class Angle:
         α ← α · exp(-gain · c / (n + 10)),    after n steps.
 
     * The first search doubles its step along the first direction while the slopes there, each on the next mini-batch,
-      are negative, and takes the last one of these.
+      are negative, and takes a quarter of the last one of these.
     * Then the step grows by up to a factor of two at a time, until the running mean of c is not negative any more.
     * A positive c counts by how much of the way is of steps like the last one: by n·α‖d‖ over the length of the way's
       steps, if that is below 1. What older, longer steps have overshot is not held against short ones, which would be
@@ -102,7 +105,8 @@ class Angle:
                 probes += 1
             if seen.finite and seen.slope < 0.0:
                 return _taken(memory, step, probes - 1, Stop.STEP_MAX)
-            return (yield from self._take(memory._replace(step=step / 2.0), probes, Stop.SIGN_CHANGE))
+            step = max(self.step_first, _FIRST * step / 2.0)
+            return (yield from self._take(memory._replace(step=step), probes, Stop.SIGN_CHANGE))
         for _ in range(_BACK):
             if seen.finite and seen.slope < 0.0:
                 break
