@@ -27,6 +27,7 @@ class Way:
     def __init__(self, parameters: Sequence[Tensor] = (), parts: Sequence[Tensor] = ()) -> None:
         self.parameters = list(parameters)
         self.parts = list(parts)
+        self.begun = bool(self.parts)
 
     def of(self, parameters: list[Tensor]) -> list[Tensor]:
         """The parts of some parameters; those that were not there before have come no way."""
@@ -43,6 +44,8 @@ class Way:
     def look(self, gradients: Gradients, norm: float, ranks: Alone) -> tuple[float, float]:
         """The derivative along the way, and the product of both lengths; `norm` is the gradient's."""
         parts = self.of(gradients.parameters)
+        if not self.begun:
+            return 0.0, 0.0
         length, along, _ = ranks.measure(gradients.parameters, parts, gradients.tensors)
         return along, norm * length
 
@@ -53,6 +56,7 @@ class Way:
         if step == 0.0:  # the direction may be none, or not finite
             return
         parts = self.of(line.parameters)
+        self.begun = True
         if all(torch.finfo(dtype).tiny <= step <= torch.finfo(dtype).max for dtype in {part.dtype for part in parts}):
             torch._foreach_add_(parts, line.directions, alpha=step)
         else:  # the parameters' type cannot hold it
