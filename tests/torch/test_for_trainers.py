@@ -81,10 +81,13 @@ def test_lr_none_is_no_learning_rate(build):
         build([{"params": parameters, "lr": 0.01}])
 
 
-@pytest.mark.parametrize("options", [{"momentum": 0.9}, {"weight_decay": 0.1}, {"betas": (0.9, 0.99)}])
-def test_options_of_a_direction_are_not_settings_of_a_search(options):
+@pytest.mark.parametrize(
+    ("kind", "options"),
+    [("SGD", {"momentum": 0.9}), ("AdamW", {"weight_decay": 0.1}), ("AdamW", {"betas": (0.9, 0.99)})],
+)
+def test_options_of_a_direction_are_not_settings_of_a_search(kind, options):
     (name,) = options
-    with pytest.raises(TypeError, match=rf"{name} must be given to a direction .*partial\(torch.optim.SGD, {name}="):
+    with pytest.raises(TypeError, match=rf"{name} must be given to a direction .*partial\(torch.optim.{kind}, {name}="):
         gradline.GOLSI(Problem().model.parameters(), **options)
 
 

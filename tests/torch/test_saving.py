@@ -186,7 +186,7 @@ def test_unsuitable_states_are_refused_and_nothing_is_lost():
     fewer = {**state, "param_groups": [{**state["param_groups"][0], "params": [0]}]}
     for optimizer, bad, sentence in [
         (problem.optimizer, sgd.state_dict(), "no line search in it"),
-        (problem_with(GolsMax()).optimizer, state, "of a GolsMax search .* got GolsI"),
+        (problem_with(GolsMax()).optimizer, state, "of the search GolsMax .* got GolsI"),
         (problem_with(GolsI(growth=3.0)).optimizer, state, "recorded with other settings"),
         (problem.optimizer, other_version, "must be of version 1 or 2 .* got 99: it was saved by a newer one"),
         (problem.optimizer, fewer, "doesn't match the size"),
