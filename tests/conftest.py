@@ -13,11 +13,10 @@ def one_thread():
 
 
 @pytest.fixture(autouse=True, scope="module")
-def little_to_look_through():
-    """Optimizers look through what Python may collect for the modules around their parameters: here, not much."""
-    gc.freeze()
+def nothing_lives_on():
+    """A data loader that lives on keeps its worker processes, and these hold the browser's pipe open."""
     yield
-    gc.collect()  # or a loader's worker processes would live on with it, and hold the browser's pipe open
+    gc.collect()
 
 
 @pytest.fixture(scope="session")

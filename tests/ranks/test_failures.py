@@ -29,7 +29,7 @@ class Fragile(nn.Module):
 
 def fail(rank, size, failing, place, at, search="GolsI"):
     """Train; in the evaluation number `at` one rank fails; try again and go on."""
-    problem = Trained(rank, size, kind="ddp", search=search, model=Fragile)
+    problem = Trained(rank, size, kind="ddp", search=search, model=Fragile, given=at == 1 and place == "before")
     calls = []
 
     def closure():

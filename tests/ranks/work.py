@@ -23,7 +23,9 @@ DIRECTIONS = {
 class Trained(Problem):
     """A problem of which each rank sees its part of every batch; alone, all of it."""
 
-    def __init__(self, rank=0, size=1, *, kind=None, search="GolsI", direction=None, model=None, **options):
+    def __init__(
+        self, rank=0, size=1, *, kind=None, search="GolsI", direction=None, model=None, given=False, **options
+    ):
         super().__init__(batch_size=12, model=model)
         self.rank, self.size = rank, size
         self.wrapped = self.model
@@ -35,7 +37,11 @@ class Trained(Problem):
                     fully_shard(layer)
             fully_shard(self.model)
         self.optimizer = gradline.LineSearchOptimizer(
-            self.model.parameters(), SEARCHES[search](), direction=DIRECTIONS[direction], **options
+            self.model.parameters(),
+            SEARCHES[search](),
+            direction=DIRECTIONS[direction],
+            model=self.model if given else None,
+            **options,
         )
 
     def draw(self):

@@ -43,7 +43,8 @@ class GOLSI(LineSearchOptimizer):
         reuse_gradient: begin a search from the accepted probe's gradient; `False` evaluates its start anew.
         spread: make one probe in each `step(closure)`, and go on with the next one's batch: for trainers.
         same_noise: draw the same random numbers (dropout) in all evaluations of a search.
-        process_group: who trains together, where that cannot be seen. On all four see
+        model: the module that is called in training; `None`: it is found.
+        process_group: the process group, if it cannot be inferred from DDP or FSDP. On all five see
             [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]: `step_first`, `growth`, `overshoot`,
             `step_min`, `step_max`, `strict`, `max_probes`. None needs to be changed.
@@ -57,6 +58,7 @@ class GOLSI(LineSearchOptimizer):
         reuse_gradient: bool | None = None,
         spread: bool = False,
         same_noise: bool = False,
+        model: torch.nn.Module | None = None,
         process_group: Any = None,
         **options: Any,
     ) -> None:
@@ -67,6 +69,7 @@ class GOLSI(LineSearchOptimizer):
             reuse_gradient=reuse_gradient,
             spread=spread,
             same_noise=same_noise,
+            model=model,
             process_group=process_group,
         )
 
@@ -104,7 +107,8 @@ class Angle(LineSearchOptimizer):
             two evaluations a step.
         spread: make one probe in each `step(closure)`, and go on with the next one's batch: for trainers.
         same_noise: draw the same random numbers (dropout) in all evaluations of a search.
-        process_group: who trains together, where that cannot be seen. On all four see
+        model: the module that is called in training; `None`: it is found.
+        process_group: the process group, if it cannot be inferred from DDP or FSDP. On all five see
             [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         options: settings of [`gradline.searches.Angle`][gradline.searches.Angle]: `gain`, `step_first`, `step_min`,
             `step_max`. None needs to be changed.
@@ -118,6 +122,7 @@ class Angle(LineSearchOptimizer):
         reuse_gradient: bool | None = None,
         spread: bool = False,
         same_noise: bool = False,
+        model: torch.nn.Module | None = None,
         process_group: Any = None,
         **options: Any,
     ) -> None:
@@ -128,6 +133,7 @@ class Angle(LineSearchOptimizer):
             reuse_gradient=reuse_gradient,
             spread=spread,
             same_noise=same_noise,
+            model=model,
             process_group=process_group,
         )
 
@@ -165,6 +171,7 @@ class PrLS(LineSearchOptimizer):
         direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
         reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         same_noise: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        model: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         process_group: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         diagonal: take the slope's variance as Σ d_i² var g_i, as if the components of the gradient were independent.
             The paper had it so; it costs more. `False`: the exact one, from the slopes of all samples.
@@ -180,6 +187,7 @@ class PrLS(LineSearchOptimizer):
         direction: DirectionFactory | None = None,
         reuse_gradient: bool | None = None,
         same_noise: bool = False,
+        model: torch.nn.Module | None = None,
         process_group: Any = None,
         diagonal: bool = False,
         allow_batch_norm: bool = False,
@@ -191,6 +199,7 @@ class PrLS(LineSearchOptimizer):
             direction=direction,
             reuse_gradient=reuse_gradient,
             same_noise=same_noise,
+            model=model,
             process_group=process_group,
             diagonal=diagonal,
             allow_batch_norm=allow_batch_norm,

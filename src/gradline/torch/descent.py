@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
-from torch import Tensor
+from torch import nn
 
 from gradline.protocol import (
     Moments,
@@ -30,14 +30,13 @@ from gradline.protocol import (
     candidates,
     observes_at_probes,
 )
+from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluation, Evaluator
 from gradline.torch.line import Line
 from gradline.torch.noise import Noise
 from gradline.torch.ranks import find
 from gradline.torch.sharded import whole
-from gradline.torch.statistics import RunningStatistics
-from gradline.torch.surroundings import Surroundings
 from gradline.torch.way import Way
 
 
@@ -59,6 +58,7 @@ class Descent:
         search: Search[Any, Any],
         direction: SteepestDescent | Update,
         evaluator: Evaluator,
+        context: ModuleContext,
         *,
         reuse_gradient: bool,
         way: Way | None = None,
@@ -68,7 +68,10 @@ class Descent:
         self.direction = direction
         self.evaluator = evaluator
         self.reuse_gradient = reuse_gradient
-        self.statistics = RunningStatistics([])
+        self.context = context
+        context.on_found = partial(self.discover_context, last=False)
+        self.process_group: Any = None
+        self._around: list[nn.Module] | None = None  # the modules for which other processes were looked for last
         self.iterations = 0
         self.last: Record[Any, Any] | None = None
         self.memory = search.start()
@@ -88,20 +91,28 @@ class Descent:
     def evaluations(self, count: int) -> None:
         self.evaluator.count = count
 
-    def settle(self, parameters: Sequence[Tensor], group: Any = None) -> None:
-        """Look around where the parameters live: for layers with running statistics, and for other processes."""
-        surroundings = Surroundings.of(parameters)
-        ranks = find(parameters, surroundings, group)
+    def discover_context(self, *, last: bool) -> None:
+        """Find layers with running statistics and other processes, from the modules that are known by now.
+
+        `last`: an evaluation has been made, so that all modules were called and no others are expected.
+        """
+        if self.context.known:
+            return
+        self.context.refresh()
+        around = self.context.around()
+        if self._around is None or list(map(id, around)) != list(map(id, self._around)):
+            self.evaluator.join(find(self.context.parameters(), around, self.process_group))
+            self._around = around
         if self.evaluator.per_sample is not None:
-            self.evaluator.per_sample.check(ranks)
-        self.statistics = RunningStatistics(surroundings.layers())
-        self.evaluator.ranks = ranks
+            self.evaluator.per_sample.check(self.evaluator.ranks)
         if self.line is not None:
-            self.line = self.line.among(ranks)
+            self.line = self.line.among(self.evaluator.ranks)
+        if last:
+            self.context.stop()
+            self._around = None  # nothing here keeps a model alive
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy lives elsewhere, and looks around there.
-        return {**vars(self), "statistics": RunningStatistics([])}
+        return {**vars(self), "process_group": None}  # process groups are not copied
 
     def hold(self, closure: Closure, noise: Noise | None = None) -> Any:
         """Search to the end, or end what `turn` has begun; return the accepted probe's loss.
@@ -109,17 +120,18 @@ class Descent:
         With `noise` every evaluation draws the same random numbers.
         """
         loss = None
-        self.statistics.keep()
+        self.discover_context(last=False)
+        self.context.statistics.keep()
         if self.pending is None:
-            loss = self._begin(self._evaluate(closure, None, noise))
-            self.statistics.put_back()
+            loss = self._begin(self._evaluate(closure, noise, at_probe=False))
+            self.context.statistics.put_back()
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))
                 return loss
         pending = self.pending
         while pending.outcome is None:
             self.to_probe()
-            loss = self._tell(self._evaluate(closure, self.line, noise))
+            loss = self._tell(self._evaluate(closure, noise, at_probe=True))
         self.probing = False
         return loss
 
@@ -129,18 +141,21 @@ class Descent:
         `scaled`: by a loss scaler, which lowers its scale after an overflow. So there is another look at the same point
         before it counts: one at a probe, and at the start as many as the scale may need to find its size.
         """
-        evaluation = self.evaluator.look(self.line if self.probing else None, closure)
+        self.discover_context(last=closure is None)
+        computed = self.evaluator.look(closure)
+        self.discover_context(last=True)
+        evaluation = self.evaluator.measured(computed, self.line if self.probing else None)
         loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # a kept one must not keep its graph
         if scaled and not evaluation.finite and self.overflows < (1 if self.probing else 16):
             self.overflows += 1
-            self.statistics.put_back()
+            self.context.statistics.put_back()
             return loss
         self.overflows = 0
         if self.probing:
             self._tell(evaluation)
         else:
             self._begin(evaluation)
-            self.statistics.put_back()
+            self.context.statistics.put_back()
             if self.pending is None:
                 self._finish(cast("Record[Any, Any]", self._nothing))
         self.probing = False
@@ -171,7 +186,7 @@ class Descent:
         """
         pending, line = self.pending, self.line
         self.probing = False
-        self.statistics.put_back()
+        self.context.statistics.put_back()
         if line is None:
             return
         if pending is None or (pending.outcome is not None and not line.away):
@@ -248,7 +263,7 @@ class Descent:
         outcome = pending.outcome
         if outcome is None:
             self._keep(probe, evaluation)
-            self.statistics.put_back()
+            self.context.statistics.put_back()
         elif outcome.probe is None:
             self._give_up(pending)
         else:
@@ -259,8 +274,8 @@ class Descent:
                 for parameter, gradient in zip(*evaluation.gradients, strict=True):
                     parameter.grad = whole(gradient, parameter)
                 if evaluation.statistics is not None:
-                    self.statistics.put(evaluation.statistics)
-            self.statistics.keep()
+                    self.context.statistics.put(evaluation.statistics)
+            self.context.statistics.keep()
             self._finish(pending.record)
             if self.reuse_gradient:
                 self._begin_early(evaluation)
@@ -295,7 +310,7 @@ class Descent:
     def _give_up(self, pending: Pending[Any, Any]) -> None:
         """Go back to the origin; where the evaluations were at fault, not the direction, that one stands."""
         cast(Line, self.line).home()
-        self.statistics.put_back()
+        self.context.statistics.put_back()
         self._finish(pending.record)
         if pending.record.stop is Stop.NON_FINITE and self.reuse_gradient:
             again = Pending(self.search, pending.origin, self.memory)
@@ -308,7 +323,7 @@ class Descent:
             wanted = candidates(self.search, cast("Pending[Any, Any]", self.pending).transcript)
             self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
             if probe in wanted:
-                self.kept[probe] = evaluation.kept()._replace(statistics=self.statistics.now())
+                self.kept[probe] = evaluation.kept()._replace(statistics=self.context.statistics.now())
 
     def _kept(self, probe: int) -> Evaluation:
         if probe not in self.kept:
@@ -324,7 +339,9 @@ class Descent:
             return None
         return per_sample.variance(evaluation.samples, cast(Line, self.line)) if evaluation.finite else math.inf
 
-    def _evaluate(self, closure: Closure, line: Line | None, noise: Noise | None) -> Evaluation:
+    def _evaluate(self, closure: Closure, noise: Noise | None, *, at_probe: bool) -> Evaluation:
         if noise is not None:
             noise.again()
-        return self.evaluator.evaluate(closure, line)
+        computed = self.evaluator.evaluate(closure)
+        self.discover_context(last=True)
+        return self.evaluator.measured(computed, self.line if at_probe else None)

@@ -6,7 +6,8 @@ A closure made them, or the user's own `loss.backward()`; in one process or in s
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any, NamedTuple, TypeAlias
 
 import torch
@@ -58,6 +59,15 @@ class Evaluation(NamedTuple):
         return self
 
 
+class Computed(NamedTuple):
+    """What one evaluation computed, before anything of it is measured: `scalars` are measured with the gradients."""
+
+    loss: Any
+    samples: Evaluated | None
+    scalars: tuple[Tensor, ...]
+    gradients: Gradients
+
+
 class Evaluator:
     """Makes evaluations, and counts them.
 
@@ -78,48 +88,58 @@ class Evaluator:
         self._search = search
         self._clear = clear
         self._collect = collect
+        self._under_way: ExitStack | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "ranks": Alone()}  # process groups are not copied, but found anew
+        return {**vars(self), "ranks": Alone(), "_under_way": None}  # process groups are not copied, but found anew
 
-    def evaluate(self, closure: Closure, line: Line | None) -> Evaluation:
-        """Have a closure compute the gradients, and look at them."""
-        with self.ranks.failing_together():
+    def join(self, ranks: Alone) -> None:
+        """Evaluate together with other processes from now on, in an evaluation under way too."""
+        self.ranks = ranks
+        if self._under_way is not None:
+            self._under_way.enter_context(ranks.failing_together(in_forward=True))
+
+    @contextmanager
+    def _together(self) -> Iterator[None]:
+        """Make what fails in one process fail in all, for one evaluation."""
+        with ExitStack() as self._under_way:
+            try:
+                self._under_way.enter_context(self.ranks.failing_together())
+                yield
+            finally:
+                self._under_way = None
+
+    def evaluate(self, closure: Closure) -> Computed:
+        """Have a closure compute the gradients."""
+        with self._together():
             self.count += 1
             self._clear()  # or a closure that forgets it would see all gradients there ever were
             with torch.enable_grad():
                 loss = closure()
-            loss, samples, scalars, gradients = self._computed(loss)
-        return self._measured(loss, samples, scalars, gradients, line)
+            return self._computed(loss)
 
-    def look(self, line: Line | None, closure: Closure | None = None) -> Evaluation:
-        """Look at the gradients there are, or that a closure computes, along a line if there is one."""
+    def look(self, closure: Closure | None = None) -> Computed:
+        """Take the gradients there are, or that a closure computes."""
         loss = None
-        with self.ranks.failing_together():
+        with self._together():
             if closure is not None:
                 with torch.enable_grad():
                     loss = closure()
             self.count += 1
-            gradients = self._collect()
-        return self._measured(loss, None, (), gradients, line)
+            return Computed(loss, None, (), self._collect())
 
-    def _computed(self, loss: Any) -> tuple[Any, Evaluated | None, tuple[Tensor, ...], Gradients]:
+    def _computed(self, loss: Any) -> Computed:
         samples = None
         if self.per_sample is not None:
             samples = self.per_sample.evaluate(loss)
             loss = samples.losses
         valued = samples is None and issubclass(observes(self._search), Value)
         scalars = (self._scalar(loss),) if valued else ()
-        return loss, samples, scalars, self._collect()
+        return Computed(loss, samples, scalars, self._collect())
 
-    def _measured(
-        self,
-        loss: Any,
-        samples: Evaluated | None,
-        scalars: tuple[Tensor, ...],
-        gradients: Gradients,
-        line: Line | None,
-    ) -> Evaluation:
+    def measured(self, computed: Computed, line: Line | None) -> Evaluation:
+        """Measure what was computed, along a line if there is one."""
+        loss, samples, scalars, gradients = computed
         if line is None:
             norm, slope, values = self.ranks.measure(*gradients, [], *scalars)
         else:

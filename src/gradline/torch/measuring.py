@@ -48,8 +48,8 @@ class Alone:
         yield
 
     @contextmanager
-    def failing_together(self) -> Iterator[None]:
-        """For one evaluation: what fails in one process fails in all."""
+    def failing_together(self, *, in_forward: bool = False) -> Iterator[None]:
+        """For one evaluation: what fails in one process fails in all. `in_forward`: its forward pass has just begun."""
         yield
 
 

@@ -15,6 +15,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Course, Moments, Record, Search, Stop, Value, observes
 from gradline.torch._arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
+from gradline.torch.context import ModuleContext
 from gradline.torch.descent import Descent
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluator
@@ -74,9 +75,12 @@ class LineSearchOptimizer(SavedOptimizer):
         same_noise: let all evaluations of a `step(closure)` draw the same random numbers from torch's generators, so
             that dropout has one mask within a search. For closures of one batch; those of `batches.static` and
             `batches.full` have it without being asked.
-        process_group: the processes that train the model together, where that cannot be seen from a
-            `DistributedDataParallel` wrapper or from parameters sharded by `fully_shard`: you average gradients
-            yourself.
+        model: the module that is called in training (the `DistributedDataParallel` wrapper, if there is one). `None`:
+            it is found, by a hook on forward passes between the construction and the first step. Give it if the model
+            is compiled in place (`model.compile()`), if you call its methods rather than itself, or if the very first
+            evaluation may fail on one of several processes.
+        process_group: the processes that train the model together, if they cannot be inferred from
+            `DistributedDataParallel` or `fully_shard`, because you average gradients yourself.
         diagonal: for searches that look at variances: see [`PrLS`][gradline.PrLS].
         allow_batch_norm: for searches that look at variances: see [`PrLS`][gradline.PrLS].
     """
@@ -93,6 +97,7 @@ class LineSearchOptimizer(SavedOptimizer):
         reuse_gradient: bool | None = None,
         spread: bool = False,
         same_noise: bool = False,
+        model: torch.nn.Module | None = None,
         process_group: Any = None,
         diagonal: bool = False,
         allow_batch_norm: bool = False,
@@ -110,11 +115,11 @@ class LineSearchOptimizer(SavedOptimizer):
             reuse_gradient = observes(search) is not Value
         evaluator = Evaluator(search, self._clear, self._gradients, per_sample)
         way = Way() if observes(search) is Course else None
-        self._descent = Descent(search, course, evaluator, reuse_gradient=reuse_gradient, way=way)
+        context = ModuleContext(self._parameters, model)
+        self._descent = Descent(search, course, evaluator, context, reuse_gradient=reuse_gradient, way=way)
+        self._descent.process_group = process_group
         self.spread = spread
         self.same_noise = same_noise
-        self._optimizer_process_group = process_group
-        self._settled = False
         self._evaluating = False
         self._optimizer_search_hooks = OrderedDict()
         super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
@@ -194,13 +199,10 @@ class LineSearchOptimizer(SavedOptimizer):
             )
         self._look_at_lr()
         self._look_at_parameters()
-        if not self._settled:
-            descent.settle(self._parameters(), self._optimizer_process_group)
-            self._settled = True
         before, mark = descent.last, descent.mark()
         loss = None
         noise = None
-        self._stepping = True
+        self._stepping = descent.context.stepping = True
         try:
             if closure is None:
                 descent.turn(scaled=hasattr(self, "found_inf"))
@@ -218,7 +220,7 @@ class LineSearchOptimizer(SavedOptimizer):
                 noise.again()
             raise
         finally:
-            self._stepping = False
+            self._stepping = descent.context.stepping = False
             self._hold_buffers()
             self._show_step()
             self._note_versions()
@@ -280,7 +282,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     descent.line.home()
         descent.abandon()
         self._note_versions()
-        self._settled = False
+        descent.context.listen()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; they move from the next search on."""
@@ -302,7 +304,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
                     f"use torch.view_as_complex of that in the model"
                 )
-        self._settled = False
+        self._descent.context.listen()
         self._show_step()
 
     def _note_versions(self) -> None:

@@ -24,7 +24,6 @@ from torch import Tensor, distributed, nn
 from gradline.torch.measuring import Alone, measure
 from gradline.torch.sharded import is_sharded, shards
 from gradline.torch.substitute import Substitute
-from gradline.torch.surroundings import Surroundings
 
 __all__ = ["Ranks", "find"]
 
@@ -82,10 +81,10 @@ class Ranks(Alone):
             raise
 
     @contextmanager
-    def failing_together(self) -> Iterator[None]:
+    def failing_together(self, *, in_forward: bool = False) -> Iterator[None]:
         """For one evaluation: what fails on one rank fails on all, at the latest where they measure it."""
         try:
-            with self._substitute.watching():
+            with self._substitute.watching(in_forward):
                 yield
         except Exception as error:
             if self._substitute.stand_in():
@@ -119,15 +118,15 @@ class Ranks(Alone):
         return torch.stack(heard)
 
 
-def find(parameters: Sequence[Tensor], surroundings: Surroundings, group: Any = None) -> Alone:
+def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any = None) -> Alone:
     """The processes that train these parameters together: a given group, or what the parameters tell."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return Alone()
     meshes = {cast(Any, parameter).device_mesh for parameter in parameters if is_sharded(parameter)}
-    _check(surroundings, meshes)
-    wrappers = [module for module in surroundings.around if isinstance(module, nn.parallel.DistributedDataParallel)]
+    _check(around, meshes)
+    wrappers = [module for module in around if isinstance(module, nn.parallel.DistributedDataParallel)]
     wrapper = wrappers[0] if wrappers else None
-    gathered = _gathered(surroundings) if meshes else []
+    gathered = _gathered(around) if meshes else []
     if group is None and meshes:
         group = _of_mesh(meshes.pop())
     elif group is None and wrapper is not None:
@@ -140,14 +139,14 @@ def find(parameters: Sequence[Tensor], surroundings: Surroundings, group: Any = 
     return ranks
 
 
-def _gathered(surroundings: Surroundings) -> list[weakref.ref[Any]]:
+def _gathered(around: Sequence[nn.Module]) -> list[weakref.ref[Any]]:
     from torch.distributed.fsdp import FSDPModule
 
-    return [weakref.ref(module) for module in surroundings.around if isinstance(module, FSDPModule)]
+    return [weakref.ref(module) for module in around if isinstance(module, FSDPModule)]
 
 
-def _check(surroundings: Surroundings, meshes: set[Any]) -> None:
-    for module in surroundings.around:
+def _check(around: Sequence[nn.Module], meshes: set[Any]) -> None:
+    for module in around:
         if type(module).__name__ == "FullyShardedDataParallel":
             raise TypeError(
                 "params must not be those of FullyShardedDataParallel (it hides which part of a parameter a process "

@@ -37,12 +37,10 @@ class SavedOptimizer(Optimizer):
     _descent: Descent
     _evaluating: bool  # the accepted point is in place, for evaluation
     _stepping: bool
-    _settled: bool  # it has been seen where the parameters live
     _shown: float | None  # the step that all groups show; None while that is not sure
     _held: Line | None  # the line whose buffers stand in self.state
     _versions: list[int] | None  # of the parameters, when they were last put in place
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
-    _optimizer_process_group: Any
 
     @property
     def _base(self) -> Optimizer | None:
@@ -86,7 +84,7 @@ class SavedOptimizer(Optimizer):
             self._restore(saved)
             if self._base is not None:
                 self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
-            self._settled = False  # the model may have been loaded too, and its running statistics are others
+            self._descent.context.listen()  # the model may have been loaded too, and its running statistics are others
             self._versions = None  # or will be loaded next
             self._hold_buffers()
             self._show_step()
@@ -193,17 +191,16 @@ class SavedOptimizer(Optimizer):
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._optimizer_process_group = self._optimizer_process_group
+        copied._descent.process_group = self._descent.process_group
         return copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_optimizer_search_hooks" not in self.__dict__:
             self._optimizer_search_hooks = OrderedDict()
-            self._optimizer_process_group = None
         if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
             self._held = None
-            self._settled = False
+            self._descent.context.listen()
             self._versions = None
             self._hold_buffers()
 

@@ -17,15 +17,23 @@ __all__ = ["RunningStatistics"]
 class RunningStatistics:
     """The buffers `running_…` and `num_batches_tracked` of some layers, and a copy of them as they were last kept."""
 
-    def __init__(self, layers: Iterable[nn.Module]) -> None:
-        self._places = [
-            (layer, name)
-            for layer in layers
-            for name, _ in nn.Module.named_buffers(layer, recurse=False)  # scripted modules have no plain dict of them
-            if name.startswith("running_") or name == "num_batches_tracked"
-        ]
+    def __init__(self) -> None:
+        self._places: list[tuple[nn.Module, str]] = []
         self._kept: list[Tensor | None] = []
-        self.keep()
+
+    def watch(self, layers: Iterable[nn.Module]) -> None:
+        """Watch these layers from now on. Statistics of layers that were not watched before are kept as they are."""
+        before = dict(zip([(id(layer), name) for layer, name in self._places], self._kept, strict=True))
+        self._places = list(
+            {
+                (id(layer), name): (layer, name)
+                for layer in layers
+                for name, _ in nn.Module.named_buffers(layer, recurse=False)  # scripted modules have no plain dict
+                if name.startswith("running_") or name == "num_batches_tracked"
+            }.values()
+        )
+        now = self.now()
+        self._kept = [before.get((id(place[0]), place[1]), new) for place, new in zip(self._places, now, strict=True)]
 
     def now(self) -> list[Tensor | None]:
         """A copy of the statistics as they are; none of those that a lazy layer does not have yet."""

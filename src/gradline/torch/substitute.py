@@ -42,8 +42,8 @@ class Substitute:
         self._used: list[Tensor] | None = None  # parameters that had a gradient after the last evaluation
 
     @contextmanager
-    def watching(self) -> Iterator[None]:
-        """Follow one evaluation."""
+    def watching(self, in_forward: bool = False) -> Iterator[None]:
+        """Follow one evaluation, from its beginning or from the beginning of its first forward pass."""
         self._stage = _Stage.BEFORE
         self._forwards = self._backwards = 0
         self._accumulating = False
@@ -55,6 +55,8 @@ class Substitute:
             model.register_forward_pre_hook(self._begin_forward),
             model.register_forward_hook(self._end_forward),
         ]
+        if in_forward:
+            self._begin_forward(model, None)
         try:
             yield
             self._outputs = []

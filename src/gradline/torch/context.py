@@ -1,0 +1,211 @@
+"""The modules that use an optimizer's parameters.
+
+An optimizer is given parameters, but must know two things about the modules around them: which layers have running
+statistics (rejected probes must not count in BatchNorm's), and whether `DistributedDataParallel` or `fully_shard`
+spreads them over processes. Modules are found when they are called: a global forward pre-hook
+(`register_module_forward_pre_hook`) is registered from the optimizer's construction to the end of its first step.
+`model=` makes that unnecessary.
+"""
+
+from __future__ import annotations
+
+import warnings
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_pre_hook
+from torch.utils.hooks import RemovableHandle
+
+from gradline.torch.statistics import RunningStatistics
+
+__all__ = ["ModuleContext"]
+
+_HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
+"""torch.compile warns that a global hook is called once more for a compiled module. Ours may be called repeatedly."""
+
+
+class ModuleContext:
+    """The modules that hold some parameters, and the running statistics of their layers.
+
+    Args:
+        parameters: returns the parameters.
+        model: the model, where it is known. Otherwise modules are found while `listen` is in force.
+    """
+
+    def __init__(self, parameters: Callable[[], list[Tensor]], model: nn.Module | None = None) -> None:
+        self.parameters = parameters
+        self._roots = _Modules()  # called, and hold parameters of ours
+        self._others = _Modules()  # need not be looked at when they are called
+        self.statistics = RunningStatistics()
+        self.stepping = False  # within a step the search keeps and restores the statistics itself
+        self.known = False  # no further modules are expected
+        self.on_found: Callable[[], None] = lambda: None
+        self._given = model
+        if model is not None:
+            self._roots.add(model)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A copy is used by other modules, and finds them itself.
+        return {"parameters": self.parameters, "on_found": self.on_found}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__init__(state["parameters"])  # type: ignore[misc]
+        self.on_found = state["on_found"]
+
+    def listen(self) -> None:
+        """Find the modules that are called from now on, until `stop`. With a given model nothing needs to be found."""
+        self.known = False
+        self._others.clear()
+        if self._given is None:
+            _listening.add(self)
+
+    def stop(self) -> None:
+        """End what `listen` began."""
+        self.known = True
+        _listening.discard(self)
+
+    def around(self) -> list[nn.Module]:
+        """Return the modules that hold any of the parameters, themselves or in a submodule."""
+        ours = self._ids()
+        return [module for module in self._all() if _holds_any(module, ours)]
+
+    def refresh(self) -> None:
+        """Look again at the layers of the modules found: they may have been changed."""
+        self.statistics.watch(self._layers())
+
+    def called(self, module: nn.Module) -> None:
+        """Note that a module's forward pass begins."""
+        if module in self._others:
+            return
+        if module in self._roots:
+            if not self.stepping:
+                self.statistics.keep()
+            return
+        if _holds_any(module, self._ids()):
+            self._roots.add(module)
+            self.on_found()
+        for part in _submodules(module):
+            if part not in self._roots:
+                self._others.add(part)
+
+    def _ids(self) -> set[int]:
+        return set(map(id, self.parameters()))
+
+    def _all(self) -> Iterator[nn.Module]:
+        seen: set[int] = set()
+        for root in self._roots:
+            for module in _submodules(root):
+                if id(module) not in seen:
+                    seen.add(id(module))
+                    yield module
+
+    def _layers(self) -> Iterator[nn.Module]:
+        """All layers of modules whose trainable parameters are all ours; each may come several times."""
+        ours = self._ids()
+        for module in self._all():
+            trained = [p for p in _parameters(module) if p.requires_grad]
+            if trained and all(id(p) in ours for p in trained):
+                yield from _submodules(module)
+
+
+def _submodules(module: nn.Module) -> Iterator[nn.Module]:
+    """A module and all its submodules, each once. (`Module.modules` refuses those that cannot be hashed.)"""
+    seen: set[int] = set()
+    found = [module]
+    while found:
+        part = found.pop()
+        if part is not None and id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            found.extend(list(part._modules.values()))  # type: ignore[arg-type]
+
+
+def _parameters(module: nn.Module) -> Iterator[Tensor]:
+    for part in _submodules(module):
+        yield from (parameter for parameter in list(part._parameters.values()) if parameter is not None)
+
+
+def _holds_any(module: nn.Module, ours: set[int]) -> bool:
+    return any(id(parameter) in ours for parameter in _parameters(module))
+
+
+class _Modules:
+    """A weak set of modules by identity: some cannot be hashed."""
+
+    def __init__(self) -> None:
+        self._references: dict[int, weakref.ref[nn.Module]] = {}
+
+    def add(self, module: nn.Module) -> None:
+        self._references[id(module)] = weakref.ref(module)
+
+    def clear(self) -> None:
+        self._references.clear()
+
+    def __contains__(self, module: nn.Module) -> bool:
+        reference = self._references.get(id(module))
+        return reference is not None and reference() is module
+
+    def __iter__(self) -> Iterator[nn.Module]:
+        return (module for reference in list(self._references.values()) if (module := reference()) is not None)
+
+
+class _Listening:
+    """The contexts that find modules, and the one hook that serves them all.
+
+    Within a module's forward pass the hook is off: its submodules are known, and what is compiled there sees no hook.
+    """
+
+    def __init__(self) -> None:
+        self._contexts: dict[int, weakref.ref[ModuleContext]] = {}
+        self._hook: RemovableHandle | None = None
+
+    def add(self, context: ModuleContext) -> None:
+        key = id(context)
+        self._contexts[key] = weakref.ref(context, lambda _: self._remove(key))
+        self._register()
+
+    def discard(self, context: ModuleContext) -> None:
+        self._remove(id(context))
+
+    def _remove(self, key: int) -> None:
+        self._contexts.pop(key, None)
+        if not self._contexts:
+            self._unregister()
+
+    def _register(self) -> None:
+        if self._hook is None and self._contexts:
+            self._hook = register_module_forward_pre_hook(self._called)
+            warnings.filterwarnings("ignore", _HOOKS_WARNING, UserWarning)
+
+    def _unregister(self) -> None:
+        if self._hook is not None:
+            self._hook.remove()
+            self._hook = None
+            for place, rule in enumerate(warnings.filters):
+                if getattr(rule[1], "pattern", None) == _HOOKS_WARNING:
+                    del warnings.filters[place]  # type: ignore[attr-defined]
+                    break
+
+    def _called(self, module: nn.Module, _inputs: Any) -> None:
+        if torch.compiler.is_compiling():
+            return
+        for reference in tuple(self._contexts.values()):
+            context = reference()
+            if context is not None:
+                context.called(module)
+        if isinstance(module, torch.jit.ScriptModule):
+            return  # it takes no hooks of its own, and its submodules call none
+        self._unregister()
+        returned: RemovableHandle
+
+        def end(_module: nn.Module, _inputs: Any, _output: Any) -> None:
+            returned.remove()
+            self._register()
+
+        returned = module.register_forward_hook(end, always_call=True)
+
+
+_listening = _Listening()
