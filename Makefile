@@ -4,26 +4,56 @@ BIN := .venv/bin
 SEEDS ?= 3
 OUT ?= runs/bcwd
 
-.PHONY: study test test-slow lint format docs benchmark clean
+PYTEST = $(BIN)/python -m pytest
+CORE = tests/searches tests/test_protocol.py tests/test_function.py tests/test_testing.py
+# What computes with floating-point numbers.
+NUMERIC = tests/searches tests/torch tests/practice tests/ranks tests/sklearn tests/study tests/bench \
+  tests/test_docs.py tests/test_examples.py tests/integrations
+# Other processors' kernels; OMP_NUM_THREADS is the number of torch's threads in the tests.
+MACHINES ?= ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE,ONEDNN_MAX_CPU_ISA=SSE41,OMP_NUM_THREADS=1 \
+  ATEN_CPU_CAPABILITY=avx2,ONEDNN_MAX_CPU_ISA=AVX2,MKL_CBWR=AVX2,OMP_NUM_THREADS=1 \
+  ATEN_CPU_CAPABILITY=default,OMP_NUM_THREADS=2 \
+  ONEDNN_MAX_CPU_ISA=AVX2,OMP_NUM_THREADS=2 \
+  MKL_CBWR=COMPATIBLE,OMP_NUM_THREADS=1
+
+.PHONY: study test test-fast test-slow test-machines lint format docs benchmark clean
 .DEFAULT_GOAL := test
 
-.venv/installed: pyproject.toml constraints.txt
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+
+.venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradline needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
-	@echo "Setting up .venv with everything that is used here: a few minutes, once."
 	$(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+
+.venv/study: pyproject.toml constraints.txt | .venv/bin/python
+	@echo "Setting up .venv for the study: a minute or two, once."
+	$(INSTALL) -e '.[study]'
 	touch $@
 
-study: .venv/installed  ## The paper's study on the breast-cancer data (SEEDS=10 for all of it), its summary and its report
+.venv/installed: .venv/study
+	@echo "Setting up .venv with everything that the tests use: a few minutes, once."
+	$(INSTALL) -e '.[dev]'
+	touch $@
+
+study: .venv/study  ## The paper's study on the breast-cancer data (SEEDS=10 for all of it), its summary and its report
 	$(BIN)/gradline run bcwd --seeds $(SEEDS) --out $(OUT)
 	$(BIN)/gradline results $(OUT)
 	$(BIN)/gradline report $(OUT) --out $(OUT)/report.html
 
-test: lint  ## Lint, type-check and test
-	$(BIN)/python -m pytest -n 2
+test: lint  ## Lint, type-check and test: within 5 minutes on two cores
+	$(PYTEST) -n 2 --dist worksteal
+
+test-fast: .venv/installed  ## The core alone (protocol, searches, conformance suite): within a minute
+	$(PYTEST) -n 2 $(CORE)
 
 test-slow: .venv/installed  ## The longer checks
-	$(BIN)/python -m pytest -m slow
+	$(PYTEST) -n 2 --dist worksteal -m slow
+
+test-machines: .venv/installed  ## The numeric tests as other processors would round, on one thread and on two
+	@for machine in $(MACHINES); do \
+	  echo "== $$machine"; \
+	  env $$(echo $$machine | tr , ' ') $(PYTEST) -n 2 --dist worksteal $(NUMERIC) || exit 1; \
+	done
 
 lint: .venv/installed
 	$(BIN)/ruff check

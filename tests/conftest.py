@@ -1,15 +1,16 @@
 """Settings for all tests."""
 
 import gc
+import os
 
 import pytest
 
 
 @pytest.fixture(autouse=True, scope="session")
-def one_thread():
+def few_threads():
     """Tiny tensors are faster on one thread, and two test processes do not fight for the cores."""
     torch = pytest.importorskip("torch")
-    torch.set_num_threads(1)
+    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
 @pytest.fixture(autouse=True, scope="module")
