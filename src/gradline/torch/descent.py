@@ -205,7 +205,7 @@ class Descent:
             if at_origin.samples is not None and isinstance(self.direction, Update):
                 at_origin.samples.keep()  # a base optimizer moves the parameters, and they are put back
             slope, length = self.direction.aim(self.line, gradients, norm)
-            self.line.aimed = True
+            self.line.aimed = self.line.aimed or math.isfinite(length)
         variance = self._variance(at_origin)
         origin = Origin(at_origin.seen(slope, variance, self._course(at_origin)), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
