@@ -112,8 +112,8 @@ class SavedOptimizer(Optimizer):
     def _refuse_in_closure(self, call: str) -> None:
         if getattr(self, "_stepping", False):  # it is not there yet while the optimizer is built
             raise RuntimeError(
-                f"{call} must be called between steps, not in a closure or in what it calls: the parameters are at a "
-                f"probe, and the search goes on from there; call it before or after step()"
+                f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
+                f"search goes on from what it knows): do it before or after step()"
             )
 
     @torch.no_grad()
@@ -246,6 +246,7 @@ class SavedOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's own leaves all but state and groups behind, and with it the search.
+        self._refuse_in_closure("copying it")
         return own_attributes(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SavedOptimizer:
