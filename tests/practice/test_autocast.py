@@ -3,6 +3,7 @@
 import pytest
 import torch
 from helpers import Problem, equal
+from torch import nn
 
 import gradline
 from gradline.searches import Armijo, GolsI
@@ -92,3 +93,19 @@ def test_searches_that_compare_values_work_too():
         for _ in range(20):
             problem.optimizer.step(problem.full)
     assert problem.loss().item() < 0.9 * before
+
+
+def test_angle_trains_under_autocast():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(3, 16), nn.Tanh(), nn.Linear(16, 1))
+    inputs = torch.randn(64, 3)
+    targets = inputs.sum(dim=1, keepdim=True)
+    optimizer = gradline.Angle(model.parameters())
+    for _ in range(200):
+        optimizer.zero_grad()
+        with autocast():
+            outputs = model(inputs)
+        nn.functional.mse_loss(outputs.float(), targets).backward()
+        optimizer.step()
+    with optimizer.eval():
+        assert nn.functional.mse_loss(model(inputs), targets) < 0.05

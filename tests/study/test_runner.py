@@ -3,6 +3,7 @@
 import os
 import random
 import signal
+import sys
 import time
 
 import pytest
@@ -12,6 +13,7 @@ from study.helping import assert_complete, has_state, python, small, wait_until
 from gradline.study.checkpoints import Checkpoints
 from gradline.study.progress import Silent
 from gradline.study.runner import run_study
+from gradline.study.runs import Run
 from gradline.study.store import Store
 from gradline.study.studies import plan
 
@@ -119,6 +121,30 @@ def test_a_group_that_was_killed_at_once_is_made_again_as_a_whole(tmp_path):
     run(study, tmp_path, make_engine=make)
     assert made == [([run.key for run in runs], None)]
     assert_complete(tmp_path, study)
+
+
+@pytest.mark.parametrize("named", ["search", "model", "data"])
+def test_nothing_that_a_checkpoint_names_is_imported(tmp_path, named, monkeypatch):
+    """Of runs that are stored already, too: they are part of an engine that is taken up."""
+    (tmp_path / "trap_of_checkpoint.py").write_text("raise SystemExit('imported')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    study, out = small(seeds=2), tmp_path / "out"
+    mine, other = plan(study)
+    if named == "search":
+        values = {**other.to_dict(), "method": {"name": "trap", "search": "trap_of_checkpoint:from_dict"}}
+    else:
+        values = {**other.to_dict(), "problem": {**other.to_dict()["problem"], named: "trap_of_checkpoint:it"}}
+    trap = Run.from_dict(values)
+    assert trap.to_dict() == values
+    monkeypatch.setattr(Store, "has", lambda store, run, has=Store.has: run == trap or has(store, run))
+    said = []
+    checkpoints = Checkpoints(out, report=said.append)
+    checkpoints.write(checkpoints.of([mine, trap]), {"anything": 1})
+    assert checkpoints.usable([mine, other], Store(out)) == []
+    assert len(said) == 1
+    assert "is not used" in said[0]
+    assert {"search": "not imported"}.get(named, "not that of the runs") in said[0]
+    assert "trap_of_checkpoint" not in sys.modules
 
 
 @pytest.mark.parametrize("harm", ["torn", "version", "others", "state"])

@@ -1,5 +1,7 @@
 """A step that fails leaves the parameters exactly as they were before it, and training can go on."""
 
+import copy
+import re
 import sys
 
 import pytest
@@ -346,3 +348,43 @@ def test_an_overflow_that_lasts_under_a_loss_scaler_is_a_probe_like_any_other():
     (plain, fewer), (scaled, more) = run(None), run(torch.amp.GradScaler("cpu", init_scale=2.0**10))
     assert scaled == pytest.approx(plain, rel=1e-6)
     assert more > fewer  # each overflow was looked at twice
+
+
+# Calls that would pull the search away from under the closure
+
+
+@pytest.mark.parametrize("spread", [False, True])
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("step()", lambda optimizer, saved: optimizer.step()),
+        ("step()", lambda optimizer, saved: optimizer.step(lambda: None)),
+        ("refresh()", lambda optimizer, saved: optimizer.refresh()),
+        ("state_dict()", lambda optimizer, saved: optimizer.state_dict()),
+        ("load_state_dict()", lambda optimizer, saved: optimizer.load_state_dict(saved)),
+        ("eval()", lambda optimizer, saved: optimizer.eval()),
+        ("train()", lambda optimizer, saved: optimizer.train()),
+        ("add_param_group()", lambda optimizer, saved: optimizer.add_param_group({"params": [torch.ones(1)]})),
+        ("copying it", lambda optimizer, saved: copy.deepcopy(optimizer)),
+    ],
+)
+def test_what_does_harm_in_a_closure_is_refused(name, call, spread):
+    problem, plain = problem_with(GolsI(), spread=spread), problem_with(GolsI(), spread=spread)
+    for _ in range(3):
+        problem.optimizer.step(problem.full)
+        plain.optimizer.step(plain.full)
+    saved = problem.optimizer.state_dict()
+
+    def closure():
+        loss = problem.full()
+        call(problem.optimizer, saved)
+        return loss
+
+    before = problem.parameters()
+    with pytest.raises(RuntimeError, match=rf"^{re.escape(name)} must be called between steps, not in a closure"):
+        problem.optimizer.step(closure)
+    assert equal(before, problem.parameters())
+    for _ in range(3):  # and training goes on as if nothing had been
+        problem.optimizer.step(problem.full)
+        plain.optimizer.step(plain.full)
+        assert equal(problem.parameters(), plain.parameters())

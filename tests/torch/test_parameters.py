@@ -181,3 +181,13 @@ def test_huge_gradients_do_not_overflow():
     for _ in range(10):
         optimizer.step(closure)
     assert closure().item() < 1e-3 * first
+
+
+def test_angle_refuses_sparse_gradients_too():
+    layer = nn.Embedding(5, 3, sparse=True)
+    optimizer = gradline.Angle(layer.parameters())
+    layer(torch.tensor([1, 2])).square().sum().backward()
+    with pytest.raises(
+        TypeError, match=r"gradients must be dense .* has a sparse one; use sparse=False"
+    ):
+        optimizer.step()

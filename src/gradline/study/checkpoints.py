@@ -1,7 +1,8 @@
 """Checkpoints: the state of runs under way, so that a killed study loses little.
 
 A checkpoint is one zip file with two members: `runs.json` (which runs, of which versions; cheap to look at) and
-`state.pt` (what the engine's `state_dict` gave). It is read without running any code of it. A checkpoint of another
+`state.pt` (what the engine's `state_dict` gave). It is read without running any code of it, and nothing that it names
+is imported: it is taken up only for runs whose problem and search this program has itself. A checkpoint of another
 version, or one that is torn, is reported and passed over; its runs start anew.
 
 The first checkpoint of a group, at its very start, has no state: it says which runs go together. Runs that share an
@@ -22,6 +23,8 @@ from pathlib import Path
 from typing import Any
 
 from gradline.study.files import Report, whole
+from gradline.study.methods import Absent
+from gradline.study.problems import Problem
 from gradline.study.runs import Run
 from gradline.study.store import Store
 
@@ -87,6 +90,7 @@ class Checkpoints:
     def usable(self, runs: Sequence[Run], store: Store) -> list[Checkpoint]:
         """Checkpoints whose unfinished runs are all among these. No two of them share an unfinished run."""
         keys = {run.key for run in runs}
+        problems = {run.problem for run in runs}
         found: list[Checkpoint] = []
         for path in sorted(self.folder.glob("*.zip")):
             try:
@@ -99,7 +103,10 @@ class Checkpoints:
             if not any(run.key in keys for run in checkpoint.runs):
                 continue
             unfinished = {run.key for run in store.missing(checkpoint.runs)}
-            if unfinished and unfinished <= keys:
+            strange = _strange(checkpoint, problems) if unfinished & keys else None
+            if strange is not None:
+                self._report(f"{path} is not used ({strange}): its runs start anew")
+            elif unfinished and unfinished <= keys:
                 found.append(checkpoint)
                 keys -= unfinished
             elif unfinished & keys and checkpoint.begun:
@@ -121,6 +128,16 @@ class Checkpoints:
             with suppress(CheckpointError, FileNotFoundError):
                 if {run.key for run in read(path).runs} <= done:
                     path.unlink(missing_ok=True)
+
+
+def _strange(checkpoint: Checkpoint, problems: set[Problem]) -> str | None:
+    """What in a checkpoint would have to be imported because the file says so."""
+    for run in checkpoint.runs:
+        if isinstance(run.method.search, Absent):
+            return f"the search of its method {run.method.name} is not imported"
+        if run.problem not in problems:
+            return f"its problem {run.problem.name} is not that of the runs"
+    return None
 
 
 def read(path: Path) -> Checkpoint:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, cast
@@ -53,6 +54,18 @@ class Method:
         """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
         options = {name: value for name, value in values.items() if name not in ("name", "search")}
         return cls(values["name"], find_search(values["search"])(**options))
+
+    @classmethod
+    def described(cls, values: dict[str, Any]) -> Method:
+        """The method of a description in a file. Nothing is imported for it: reading runs no code of others.
+
+        A search of another package that this program has not imported itself is `Absent`.
+        """
+        module, _, attribute = values["search"].partition(":")
+        imported = vars(sys.modules[module]) if module in sys.modules else {}
+        if attribute and attribute not in imported:
+            return cls(values["name"], Absent(json.dumps(values)))
+        return cls.from_dict(values)
 
 
 @dataclass(frozen=True)

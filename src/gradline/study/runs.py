@@ -101,7 +101,7 @@ class Run:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
-        """The inverse of `to_dict`."""
+        """The inverse of `to_dict`. Nothing is imported for it: see `Method.described`."""
         problem = dict(values["problem"])
         problem |= {"activation": Activation(problem["activation"]), "loss": Loss(problem["loss"])}
         problem |= {name: tuple(problem[name]) for name in ("hidden", "batch_sizes")}
@@ -109,7 +109,7 @@ class Run:
             **{
                 **values,
                 "problem": Problem(**problem),
-                "method": Method.from_dict(values["method"]),
+                "method": Method.described(values["method"]),
                 "sampling": Sampling(values["sampling"]),
             }
         )

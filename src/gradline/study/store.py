@@ -11,10 +11,8 @@ configuration is in the metadata of the schema as JSON.
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
-import sys
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -27,7 +25,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from gradline.study.files import Report, whole
-from gradline.study.methods import METHODS, Absent, Method
 from gradline.study.result import COLUMNS, Result
 from gradline.study.runs import Run
 
@@ -199,7 +196,7 @@ def _header_of(schema: Any, path: Path) -> Header:
     if metadata.get("gradline.format") != FORMAT:
         raise ResultError(f"its format is {metadata.get('gradline.format')}, this version reads {FORMAT}")
     try:
-        run = _run(json.loads(metadata["gradline.run"]))
+        run = Run.from_dict(json.loads(metadata["gradline.run"]))
         header = Header(
             run,
             float(metadata["gradline.seconds"]),
@@ -211,15 +208,6 @@ def _header_of(schema: Any, path: Path) -> Header:
     if run.key != path.stem:
         raise ResultError(f"it holds the run {run.key}")
     return header
-
-
-def _run(values: dict[str, Any]) -> Run:
-    """The run of a description. A search of another package is not imported for it: reading runs no code of others."""
-    name = values["method"]["search"]
-    if ":" not in name or name.partition(":")[0] in sys.modules:
-        return Run.from_dict(values)
-    method = Method(values["method"]["name"], Absent(json.dumps(values["method"])))
-    return dataclasses.replace(Run.from_dict({**values, "method": METHODS["gols-i"].to_dict()}), method=method)
 
 
 def _table(result: Result) -> Any:

@@ -220,7 +220,7 @@ class Descent:
             if at_origin.samples is not None and isinstance(self.direction, Update):
                 at_origin.samples.keep()  # a base optimizer moves the parameters, and they are put back
             slope, length = self.direction.aim(self.line, gradients, norm)
-            self.line.aimed = True
+            self.line.aimed = self.line.aimed or math.isfinite(length)
         variance = self._variance(at_origin)
         origin = Origin(at_origin.seen(slope, variance, self._course(at_origin)), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
@@ -258,6 +258,8 @@ class Descent:
     def _tell(self, evaluation: Evaluation) -> Any:
         """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""
         pending = cast("Pending[Any, Any]", self.pending)
+        if not cast(Line, self.line).is_finite(pending.step, pending.origin.norm):
+            evaluation = evaluation._replace(slope=math.nan)  # gradients may be finite there, of a linear loss say
         pending.tell(evaluation.seen(evaluation.slope, self._variance_of_probe(evaluation)))
         probe = len(pending.transcript) - 1
         outcome = pending.outcome
@@ -308,14 +310,10 @@ class Descent:
         self.iterations = iterations
 
     def _give_up(self, pending: Pending[Any, Any]) -> None:
-        """Go back to the origin; where the evaluations were at fault, not the direction, that one stands."""
+        """Go back to the origin. The next search evaluates it anew: it may be its gradient that was at fault."""
         cast(Line, self.line).home()
         self.context.statistics.put_back()
         self._finish(pending.record)
-        if pending.record.stop is Stop.NON_FINITE and self.reuse_gradient:
-            again = Pending(self.search, pending.origin, self.memory)
-            if again.outcome is None:  # with the new memory there may be nothing to search from here
-                self.pending = again
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:
         """Keep the gradients of probes that may yet be accepted, and only these. The last one is there anyway."""

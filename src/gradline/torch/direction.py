@@ -6,10 +6,12 @@ A direction is aimed once per search, from the gradient at the origin; probes do
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
 import torch
+from torch import Tensor
 from torch.optim import Optimizer
 
 from gradline.torch.line import Gradients, Line
@@ -68,6 +70,9 @@ class Update:
         everything = [] if line is self._trusted else line.others(p for group in groups for p in group["params"])
         others = [local(other).detach() for other in everything]
         before = [other.clone() for other in others]
+        # Squares of such gradients may overflow, and a second moment that is infinite once is so for ever.
+        risky = gradient_norm * gradient_norm > min(torch.finfo(part.dtype).max for part in line.parts) / 4.0
+        kept = self._kept_state() if risky else None
         try:
             for group in groups:
                 group["lr"] = unit
@@ -89,8 +94,37 @@ class Update:
                 f"{type(self.base).__name__} moved one of shape {tuple(moved[0].shape)}"
             )
         self._trusted = line
+        if kept is not None and line.ranks.any(not self._is_finite()):
+            self._put_back(kept)
+            return math.nan, math.nan
         length, slope = line.measure_direction(gradients)
         return slope, length
+
+    def _kept_state(self) -> dict[Tensor, dict[str, Any]]:
+        return {
+            parameter: {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
+            for parameter, held in self.base.state.items()
+        }
+
+    def _put_back(self, kept: dict[Tensor, dict[str, Any]]) -> None:
+        """Put the base's state back in place: others may hold its tensors."""
+        state = self.base.state
+        for parameter in [parameter for parameter in state if parameter not in kept]:
+            del state[parameter]
+        for parameter, held in kept.items():
+            now = state[parameter]
+            for name in [name for name in now if name not in held]:
+                del now[name]
+            for name, value in held.items():
+                if isinstance(value, Tensor) and isinstance(now.get(name), Tensor):
+                    now[name].copy_(value)
+                else:
+                    now[name] = value
+
+    def _is_finite(self) -> bool:
+        """Whether the base's state is."""
+        state = (value for held in self.base.state.values() for value in held.values())
+        return all(bool(local(value).isfinite().all()) for value in state if isinstance(value, Tensor))
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's optimizers copy only their state and groups; some keep more than that, such as Lion.

@@ -47,15 +47,23 @@ class Line:
 
     def __init__(self, parameters: list[Tensor], ranks: Alone | None = None) -> None:
         self.parameters = parameters
-        self.parts = [local(parameter) for parameter in parameters]
+        self.sharded = any(map(is_sharded, parameters))
         self.ranks = ranks or Alone()
-        self.origins = [part.detach().clone() for part in self.parts]
-        self._pair = _Pair(self.parts) if self.ranks.size == 1 and _Pair.suits(self.parts) else None
-        self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in self.parts]
+        parts = self.parts
+        self.origins = [part.detach().clone() for part in parts]
+        self._pair = _Pair(parts) if self.ranks.size == 1 and _Pair.suits(parts) else None
+        self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
         self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
+        # A quarter of the distance between the two largest numbers: a finite number plus less than half stays finite.
+        self._harmless = min(info.max * info.eps / 8.0 for info in (torch.finfo(p.dtype) for p in parameters))
+
+    @property
+    def parts(self) -> list[Tensor]:
+        """The tensors that are moved: the parameters, or the parts of sharded ones that are here, as they are now."""
+        return [local(parameter) for parameter in self.parameters] if self.sharded else self.parameters
 
     @classmethod
     def restored(
@@ -80,6 +88,21 @@ class Line:
         """The same line, measured together with other processes."""
         if ranks is self.ranks:
             return self
+        return self._again(ranks)
+
+    def conforming(self) -> Line:
+        """The same line for parameters that have another type or device now; itself where they have not."""
+        same = True
+        for parameter, part, origin in zip(self.parameters, self.parts, self.origins, strict=True):
+            if part.shape != origin.shape:
+                raise RuntimeError(
+                    f"parameters must keep their shapes (the search moves them along its line), but one of shape "
+                    f"{tuple(origin.shape)} has {tuple(parameter.shape)} now; build a new optimizer for it"
+                )
+            same = same and part.dtype == origin.dtype and part.device == origin.device
+        return self if same else self._again(self.ranks)
+
+    def _again(self, ranks: Alone) -> Line:
         return Line.restored(
             self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=ranks
         )
@@ -99,15 +122,16 @@ class Line:
         fresh = not self.away
         if fresh:
             self.leave()
-        if not self._shortest <= step <= self._longest:  # the parameters' type cannot hold it
-            for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
+        parts = self.parts
+        if not self._representable(step):
+            for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
                 part.copy_(origin.double().add_(direction.double(), alpha=step))
-        elif fresh or not single_pass(self.parts):
+        elif fresh or not single_pass(parts):
             if not fresh:
-                torch._foreach_copy_(self.parts, self.origins)
-            torch._foreach_add_(self.parts, self.directions, alpha=step)
+                torch._foreach_copy_(parts, self.origins)
+            torch._foreach_add_(parts, self.directions, alpha=step)
         else:
-            for part, origin, direction in zip(self.parts, self.origins, self.directions, strict=True):
+            for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=part)
         self.ranks.moved()
 
@@ -119,16 +143,42 @@ class Line:
             self.away = False
             self.ranks.moved()
 
-    def versions(self) -> list[int] | None:
-        """What tells whether somebody has written to the parameters since; `None` where nothing does."""
-        return None if any(map(is_sharded, self.parameters)) else [part._version for part in self.parts]
+    def versions(self) -> list[tuple[int, int]] | None:
+        """What tells whether somebody may have written to the parameters since; `None` where nothing does.
+
+        It shows in-place operations and other storages (`p.data = …`), but not in-place operations on `p.data`.
+        """
+        return None if self.sharded else [(part._version, part.data_ptr()) for part in self.parameters]
 
     def is_at(self, step: float | None) -> bool:
-        """Whether the parameters are x0 + step · d, to the last digit; x0 itself, without a step."""
-        if step is None:
-            return all(map(torch.equal, self.parts, self.origins))
+        """Whether the parameters are x0 + step · d, to the last digit; x0 itself, without a step.
+
+        Looks at every number. Of sharded parameters all processes must ask, and get the same answer.
+        """
         places = zip(self.parts, self.origins, self.directions, strict=True)
-        return all(torch.equal(part, torch.add(origin, direction, alpha=step)) for part, origin, direction in places)
+        here = all(_same(part, self._place(origin, direction, step).to(part)) for part, origin, direction in places)
+        return not self.ranks.any(not here) if self.sharded else here
+
+    def is_finite(self, step: float, length: float) -> bool:
+        """Whether x0 + step · d, where the parameters are now, is finite in their type, with ‖d‖ = `length`.
+
+        Looks at them only where the step is so long that they may not be. All processes must ask.
+        """
+        if step * length < self._harmless:
+            return True
+        return not self.ranks.any(not all(bool(part.isfinite().all()) for part in self.parts))
+
+    def _representable(self, step: float) -> bool:
+        """Whether the parameters' type can hold a step."""
+        return self._shortest <= step <= self._longest
+
+    def _place(self, origin: Tensor, direction: Tensor, step: float | None) -> Tensor:
+        """Where `go` puts a part; the origin without a step."""
+        if step is None:
+            return origin
+        if not self._representable(step):
+            return origin.double().add_(direction.double(), alpha=step).to(origin.dtype)
+        return torch.add(origin, direction, alpha=step)
 
     def moves(self, parameters: list[Tensor]) -> bool:
         """Whether it is these parameters that move (by identity: tensors have no plain equality)."""
@@ -154,7 +204,7 @@ class Line:
         along = self.directions_of(gradients.parameters)
         if self._pair and along is self.directions:
             norm, slope, *values = self._pair.measure(gradients.tensors, more)
-            if 0.0 < norm < math.inf:
+            if 0.0 < norm < math.inf and math.isfinite(slope):
                 return norm, slope, values
         return self.ranks.measure(gradients.parameters, gradients.tensors, along, *more)
 
@@ -194,3 +244,8 @@ class _Pair:
         numbers = torch.mv(self.rows, self.rows[1])
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
         return [math.sqrt(square), slope, *values]
+
+
+def _same(left: Tensor, right: Tensor) -> bool:
+    """Whether all numbers are the same; NaN is NaN."""
+    return torch.equal(left, right) or torch.allclose(left, right, rtol=0.0, atol=0.0, equal_nan=True)

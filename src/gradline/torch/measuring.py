@@ -33,6 +33,10 @@ class Alone:
         """The mean of a number over `count` samples, and the variance of that mean."""
         return mean, variance
 
+    def any(self, here: bool) -> bool:
+        """Whether something is so in any of the processes; all of them ask."""
+        return here
+
     def moved(self) -> None:
         """Sharded parameters were moved: `fully_shard` must not go on with whole copies of them (as evaluation without
         a backward pass leaves them).
@@ -63,11 +67,12 @@ def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) 
 
     Both vectors come as their parts, one for each parameter; without `others` the product is 0.
     """
-    measured = _measure(vectors, others, more)
-    if not 0.0 < measured[0] < math.inf and vectors[0].dtype != torch.float64 and vectors[0].device.type != "mps":
-        # Squares overflow and underflow long before lengths do; only then is it worth the time to look closer.
-        measured = _measure([part.double() for part in vectors], [other.double() for other in others], more)
-    return measured
+    norm, product, values = _measure(vectors, others, more)
+    in_range = 0.0 < norm < math.inf and math.isfinite(product)
+    if not in_range and any(v.dtype != torch.float64 for v in vectors) and vectors[0].device.type != "mps":
+        # Squares and products overflow and underflow long before lengths do; only then is it worth to look closer.
+        return _measure([part.double() for part in vectors], [other.double() for other in others], more)
+    return norm, product, values
 
 
 def _measure(

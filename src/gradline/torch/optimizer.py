@@ -182,6 +182,7 @@ class LineSearchOptimizer(SavedOptimizer):
         """
         if torch.compiler.is_compiling():
             return _uncompiled(LineSearchOptimizer.step, self, closure)
+        self._refuse_in_closure("step()")
         if self._evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
@@ -198,7 +199,9 @@ class LineSearchOptimizer(SavedOptimizer):
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
             )
         self._look_at_lr()
-        self._look_at_parameters()
+        self._conform()
+        if self._changed():
+            self._look_at_parameters(stacklevel=6 if "step" in vars(self) else 5)
         before, mark = descent.last, descent.mark()
         loss = None
         noise = None
@@ -248,24 +251,32 @@ class LineSearchOptimizer(SavedOptimizer):
     def eval(self) -> _EvalMode:
         """Put the last accepted point in place, to evaluate or save the model, until `train()`.
 
-        Also a context manager: `with optimizer.eval(): ...` goes on as before at its end.
+        Also a context manager: `with optimizer.eval(): ...` goes on as before at its end. What is written to the
+        parameters meanwhile counts, in whatever way: the next search begins there. Where parameters are sharded, call
+        `eval()` and `train()` in all processes.
         """
-        if not self._evaluating and self._descent.probing and self._descent.line is not None:
-            with torch.no_grad():
-                self._descent.line.home()
-            self._note_versions()
+        self._refuse_in_closure("eval()")
+        self._conform()
+        if not self._evaluating:
+            self._look_at_parameters(stacklevel=3)
+            if self._descent.probing and self._descent.line is not None:
+                with torch.no_grad():
+                    self._descent.line.home()
+                self._note_versions()
         previously, self._evaluating = self._evaluating, True
         return _EvalMode(self, previously)
 
     def train(self) -> None:
         """Go back to where the search goes on, after `eval()`."""
+        self._refuse_in_closure("train()")
+        self._conform()
         descent = self._descent
-        if self._evaluating and descent.probing:
-            if self._changed() and descent.line is not None and not descent.line.is_at(None):
-                descent.abandon()  # the user has put the parameters elsewhere, to train on from there
-            else:
-                with torch.no_grad():
+        if self._evaluating and descent.probing and descent.line is not None:
+            with torch.no_grad():
+                if descent.line.is_at(None):
                     descent.to_probe()
+                else:
+                    descent.abandon()  # the user has put the parameters elsewhere, to train on from there
             self._note_versions()
         self._evaluating = False
 
@@ -274,11 +285,12 @@ class LineSearchOptimizer(SavedOptimizer):
 
         Ends a search under way at the last accepted point, or where you have put the parameters since.
         """
+        self._refuse_in_closure("refresh()")
+        self._conform()
         descent = self._descent
-        if descent.line is not None:
-            probe = None if descent.pending is None else descent.pending.step
-            if not (self.probing and self._changed()) or descent.line.is_at(probe):
-                with torch.no_grad():
+        if descent.line is not None and descent.pending is not None and self.probing:
+            with torch.no_grad():
+                if descent.line.is_at(descent.pending.step):
                     descent.line.home()
         descent.abandon()
         self._note_versions()
@@ -286,6 +298,7 @@ class LineSearchOptimizer(SavedOptimizer):
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; they move from the next search on."""
+        self._refuse_in_closure("add_param_group()")
         base = self._base
         if base is None:
             param_group = without_lr(param_group)
@@ -316,12 +329,18 @@ class LineSearchOptimizer(SavedOptimizer):
         line = self._descent.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 
-    def _look_at_parameters(self) -> None:
-        """Where somebody has put the parameters elsewhere than at the probe, the next search begins there."""
+    def _look_at_parameters(self, stacklevel: int) -> None:
+        """Where somebody has put the parameters elsewhere than at the probe, the next search begins there.
+
+        This looks at every number. Each step asks `_changed()` before, which costs nothing and sees all but in-place
+        operations on `p.data`, and sharded parameters.
+        """
         descent = self._descent
-        if not (descent.probing and self._changed()) or descent.line is None or descent.pending is None:
+        if not descent.probing or descent.line is None or descent.pending is None:
             return
-        if not descent.line.is_at(descent.pending.step):
+        with torch.no_grad():
+            moved = not descent.line.is_at(descent.pending.step)
+        if moved:
             descent.abandon()
             if not self._told_of_change:
                 self._told_of_change = True
@@ -329,7 +348,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     "gradline: the parameters were changed since the last step: a new search begins where they are "
                     "now. To change them again and again, do it at accepted points: in `with optimizer.eval():`",
                     UserWarning,
-                    stacklevel=6 if "step" in vars(self) else 5,
+                    stacklevel=stacklevel,
                 )
 
     def _is_preparation(self) -> bool:

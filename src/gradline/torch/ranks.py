@@ -61,6 +61,10 @@ class Ranks(Alone):
         all_lengths, all_slopes, *columns = zip(*everywhere, strict=True)
         return math.hypot(*all_lengths), _sum(all_slopes), [_sum(column) / self.size for column in columns]
 
+    def any(self, here: bool) -> bool:
+        """Whether something is so on any rank."""
+        return any(said for (said,) in self._gather([float(here)]))
+
     def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
         """Mean of the ranks' means, as gradients are averaged; and its variance, from the samples of all ranks."""
         counts, means, variances = zip(*self._gather([float(count), mean, variance]), strict=True)

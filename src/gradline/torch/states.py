@@ -9,9 +9,10 @@ import copy
 import dataclasses
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
@@ -39,7 +40,7 @@ class SavedOptimizer(Optimizer):
     _stepping: bool
     _shown: float | None  # the step that all groups show; None while that is not sure
     _held: Line | None  # the line whose buffers stand in self.state
-    _versions: list[int] | None  # of the parameters, when they were last put in place
+    _versions: list[tuple[int, int]] | None  # of the parameters, when they were last put in place
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
     @property
@@ -54,10 +55,7 @@ class SavedOptimizer(Optimizer):
         It holds nothing but tensors, numbers, strings, lists and dicts, so `torch.load(weights_only=True)` reads it.
         Save model and optimizer at the same moment, both inside or both outside `eval()`.
         """
-        if self._stepping:
-            raise RuntimeError(
-                "state_dict() must be called between steps, not in a closure: the parameters are at a probe"
-            )
+        self._refuse_in_closure("state_dict()")
         packed: dict[str, Any] = super().state_dict()
         places = {id(p): place for place, p in enumerate(self._parameters())}
         state = {place: dict(held) for place, held in packed["state"].items()}
@@ -66,11 +64,24 @@ class SavedOptimizer(Optimizer):
                 state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = whole(gradient, parameter)
         first, *others = packed["param_groups"]
         tensors = Counter(name for held in state.values() for name in held if _is_ours(name))
-        search = {**pack(self._descent), "evaluating": self._evaluating, "tensors": tensors}
+        parameters = dict(enumerate(self._parameters()))
+        other_types = {
+            name
+            for place, held in state.items()
+            for name, value in held.items()
+            if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != parameters[place].dtype
+        }
+        search = {
+            **pack(self._descent),
+            "evaluating": self._evaluating,
+            "tensors": tensors,
+            "other_types": sorted(map(str, other_types)),
+        }
         return {**packed, "state": state, "param_groups": [{**first, SEARCH: json.dumps(search)}, *others]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load what `state_dict()` gave. An unsuitable one is refused, and nothing is changed."""
+        self._refuse_in_closure("load_state_dict()")
         try:
             packed = read(state_dict["param_groups"][0].get(SEARCH))
             saved = unpack(self._descent, packed)
@@ -80,6 +91,7 @@ class SavedOptimizer(Optimizer):
         undo = self._remembered()
         try:
             super().load_state_dict(state_dict)
+            self._keep_types(state_dict, packed.get("other_types", ()))
             self._evaluating = packed["evaluating"]
             self._restore(saved)
             if self._base is not None:
@@ -94,6 +106,45 @@ class SavedOptimizer(Optimizer):
         except BaseException:
             undo()
             raise
+
+    def _refuse_in_closure(self, call: str) -> None:
+        if getattr(self, "_stepping", False):  # it is not there yet while the optimizer is built
+            raise RuntimeError(
+                f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
+                f"search goes on from what it knows): do it before or after step()"
+            )
+
+    @torch.no_grad()
+    def _conform(self) -> None:
+        """Follow parameters that have another type or device now, as after `model.double()`: all state goes along."""
+        descent, line = self._descent, self._descent.line
+        if line is None:
+            return
+        conforming = line.conforming()
+        if conforming is line:
+            return
+        probe = descent.pending.step if descent.pending is not None and descent.probing else None
+        at_probe = probe is not None and not self._evaluating and line.is_at(probe)
+        types = {origin.dtype for origin in line.origins}
+        for parameter in self._parameters():
+            held = self.state.get(parameter, {})
+            for name, value in held.items():
+                if isinstance(value, Tensor) and value.shape == parameter.shape and value.dtype in types:
+                    held[name] = value if name == "step" else value.to(parameter.device, parameter.dtype)
+        if descent.way is not None:
+            parts = zip(descent.way.parameters, descent.way.parts, strict=True)
+            descent.way.parts = [part.to(local(parameter)) for parameter, part in parts]
+        for probed, kept in descent.kept.items():
+            parts = zip(*kept.gradients, strict=True)
+            gradients = Gradients(kept.gradients.parameters, [part.to(local(parameter)) for parameter, part in parts])
+            descent.kept[probed] = kept._replace(gradients=gradients)
+        descent.line = conforming
+        self._hold_buffers()
+        if at_probe and probe is not None:
+            conforming.go(probe)
+            self._versions = conforming.versions()
+        elif probe is not None and not self._evaluating:
+            descent.abandon()  # somebody has put them elsewhere too
 
     def _remembered(self) -> Callable[[], None]:
         """A way back: loading puts new things in the place of the old ones, and changes none of these."""
@@ -132,6 +183,15 @@ class SavedOptimizer(Optimizer):
         for name, count in needed.items():
             if found[name] < count:
                 raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
+
+    def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
+        """State of another type than its parameter keeps it, as NAdam's `mu_product` does; torch gives it that type."""
+        places = [place for group in state_dict["param_groups"] for place in group["params"]]
+        for place, parameter in zip(places, self._parameters(), strict=True):
+            for name, value in state_dict["state"].get(place, {}).items():
+                if name in names and isinstance(value, Tensor):
+                    loaded = self.state[parameter][name]
+                    self.state[parameter][name] = value.to(loaded.device, copy=True)
 
     def _restore(self, saved: Saved) -> None:
         """Take over a saved conversation and the tensors that belong to it."""
@@ -184,6 +244,7 @@ class SavedOptimizer(Optimizer):
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's own leaves all but state and groups behind, and with it the search.
+        self._refuse_in_closure("copying it")
         return own_attributes(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SavedOptimizer:

@@ -100,7 +100,6 @@ class Group:
                 pending: Any = row.pending
                 if outcome.probe is None:
                     self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x0)
-                    row.stay(pending.origin, outcome.stop)
                     continue
                 if outcome.probe != len(pending.transcript) - 1:
                     if row.reuse and not row.spent:

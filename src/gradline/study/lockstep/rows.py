@@ -1,7 +1,7 @@
 """One run among many: its searches, its place in its random streams and its table. No tensors.
 
 ORIGIN ──gradient──▶ begin ──▶ PROBE ──tell──▶ PROBE … ──outcome──▶ PROBE of the next search, from the gradient of
-the accepted probe; ORIGIN again where gradients are not used again, or where no search could begin
+the accepted probe; ORIGIN again where gradients are not used again, no probe was accepted, or no search could begin
 (AGAIN: an earlier probe was accepted, whose gradient is gone; it is evaluated once more, and that does not count)
 """
 
@@ -166,13 +166,6 @@ class Row:
         self.pending, self.phase = None, ORIGIN
         self.over = self.spent
         return self.table.due(self.evaluations) or self.over
-
-    def stay(self, origin: Origin[Any], stop: Stop) -> None:
-        """After a search that ended at its origin: where evaluations were at fault, not the direction, that stands."""
-        if stop is Stop.NON_FINITE and self.reuse:
-            pending = Pending(self.search, origin, self.memory)
-            if pending.outcome is None:
-                self.pending, self.phase = pending, PROBE
 
     def state_dict(self) -> dict[str, Any]:
         """The row as plain values."""
