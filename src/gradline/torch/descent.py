@@ -69,7 +69,8 @@ class Descent:
         self.evaluator = evaluator
         self.reuse_gradient = reuse_gradient
         self.statistics = RunningStatistics([])
-        self.iterations = 0
+        self.iterations = 0  # searches that have ended
+        self.taken = 0  # those of them that took a step
         self.last: Record[Any, Any] | None = None
         self.memory = search.start()
         self.pending: Pending[Any, Any] | None = None
@@ -210,7 +211,7 @@ class Descent:
         origin = Origin(at_origin.seen(slope, variance, self._course(at_origin)), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
-        elif length == 0.0 or (norm == 0.0 and not self.iterations):
+        elif length == 0.0 or (norm == 0.0 and not self.taken):
             # At first a gradient of 0 is no gradient: checkpoints are loaded into what such a step leaves behind.
             outcome = Outcome(0.0, None, Stop.ZERO_DIRECTION, self.memory)
         else:
@@ -286,8 +287,10 @@ class Descent:
         self.pending, self.kept = None, {}
 
     def _accept(self, record: Record[Any, Any], iterations: int) -> None:
-        if self.way is not None and iterations > self.iterations:
-            self.way.go(cast(Line, self.line), record.step, self.iterations)
+        if record.step > 0.0 and iterations > self.iterations:
+            if self.way is not None:
+                self.way.go(cast(Line, self.line), record.step, self.taken)
+            self.taken += 1
         self.memory = record.outcome.memory
         self.last = record
         self.iterations = iterations

@@ -44,6 +44,7 @@ class Saved:
     last: Record[Any, Any] | None
     evaluations: int
     iterations: int
+    taken: int
     probing: bool
     kept: dict[int, tuple[float, float, float | None]]
 
@@ -59,6 +60,7 @@ def pack(descent: Descent) -> dict[str, Plain]:
         "memory": pack_memory(descent.memory),
         "evaluations": descent.evaluations,
         "iterations": descent.iterations,
+        "taken": descent.taken,
         "probing": descent.probing,
         "pending": None if pending is None else pack_pending(pending),
         "last": None
@@ -103,6 +105,8 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
         under_way = None if packed["pending"] is None else _unpack_begun(search, packed["pending"])
         last = None if packed["last"] is None else _unpack_record(search, packed)
         evaluations, iterations = _count(packed["evaluations"]), _count(packed["iterations"])
+        # States saved before this was counted lack it; Angle, which needs it, has the same count in its memory.
+        taken = _count(packed.get("taken", getattr(memory, "taken", iterations)))
         probing = _flag(packed["probing"])
         kept = {
             _count(probe): (_number(norm), _number(slope), None if value is None else _number(value))
@@ -113,7 +117,7 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     _check_memory(search, memory)
     pending = None if under_way is None else _resume(search, *under_way)
     _check_pending(search, pending, probing, kept)
-    return Saved(memory, pending, last, evaluations, iterations, probing, kept)
+    return Saved(memory, pending, last, evaluations, iterations, taken, probing, kept)
 
 
 def _check_kind(descent: Descent, packed: dict[str, Plain]) -> None:
