@@ -300,5 +300,5 @@ def test_a_count_of_steps_that_is_none_is_refused(count):
     saved = copy.deepcopy(optimizer.state_dict())
     packed = json.loads(saved["param_groups"][0]["line_search"])
     saved["param_groups"][0]["line_search"] = json.dumps({**packed, "taken": count})
-    with pytest.raises(ValueError, match="damaged one.* is not a count"):
+    with pytest.raises(ValueError, match=r"damaged one.* is not a count"):
         optimizer.load_state_dict(saved)

@@ -1,6 +1,7 @@
 """The way that the parameters have come: from the mean of all earlier points to where they are now.
 
-With x_n the point after n steps (a search that took none adds no point), w_n = x_n - (x_0 + … + x_(n-1))/n. A step α d takes it to
+With x_n the point after n steps, w_n = x_n - (x_0 + … + x_(n-1))/n. A search that takes no step adds no point. A step
+α d takes it to
 
     w_(n+1) = n/(n+1) · w_n + α d,
 
