@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Any, NamedTuple, cast
 
+import torch
 from torch import Tensor
 
 from gradline.protocol import (
@@ -32,12 +33,13 @@ from gradline.protocol import (
 )
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluation, Evaluator
-from gradline.torch.line import Line
+from gradline.torch.line import Gradients, Line
 from gradline.torch.noise import Noise
 from gradline.torch.ranks import find
 from gradline.torch.sharded import whole
 from gradline.torch.statistics import RunningStatistics
 from gradline.torch.surroundings import Surroundings
+from gradline.torch.usual import Usual
 from gradline.torch.way import Way
 
 
@@ -71,6 +73,7 @@ class Descent:
         self.statistics = RunningStatistics([])
         self.iterations = 0  # searches that have ended
         self.taken = 0  # those of them that took a step
+        self.usual = Usual()  # of the gradients, where the search looks at angles
         self.last: Record[Any, Any] | None = None
         self.memory = search.start()
         self.pending: Pending[Any, Any] | None = None
@@ -205,7 +208,7 @@ class Descent:
         if at_origin.finite:
             if at_origin.samples is not None and isinstance(self.direction, Update):
                 at_origin.samples.keep()  # a base optimizer moves the parameters, and they are put back
-            slope, length = self.direction.aim(self.line, gradients, norm)
+            slope, length = self._aim(self.line, gradients, norm)
             self.line.aimed = True
         variance = self._variance(at_origin)
         origin = Origin(at_origin.seen(slope, variance, self._course(at_origin)), length)
@@ -222,6 +225,30 @@ class Descent:
             outcome = pending.outcome
         self._nothing = Record(self.search, origin, self.memory, outcome, [])
         return at_origin.loss
+
+    def _aim(self, line: Line, gradients: Gradients, norm: float) -> tuple[float, float]:
+        """Aim, for a search that looks at angles by the usual length of an unusually long gradient.
+
+        Other searches look at what the direction does before they take a step.
+        """
+        part = 1.0 if self.way is None else self.usual.part(norm)
+        if part == 1.0:
+            slope, length = self.direction.aim(line, gradients, norm)
+        else:
+            shorter = gradients.cloned()
+            torch._foreach_mul_(shorter.tensors, part)
+            before = [parameter.grad for parameter in gradients.parameters]
+            try:
+                for parameter, tensor in zip(*shorter, strict=True):
+                    parameter.grad = whole(tensor, parameter)
+                slope, length = self.direction.aim(line, shorter, part * norm)
+            finally:
+                for parameter, gradient in zip(gradients.parameters, before, strict=True):
+                    parameter.grad = gradient
+            slope /= part  # along the direction, at the whole gradient
+        if self.way is not None:
+            self.usual = self.usual.after(norm)
+        return slope, length
 
     def _course(self, at_origin: Evaluation) -> tuple[float, float] | None:
         """How the gradient stands to the way, for a search that asks; not finite where the gradient is not."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
@@ -27,6 +28,7 @@ from gradline.protocol import (
 )
 from gradline.torch.descent import Descent
 from gradline.torch.direction import Update
+from gradline.torch.usual import Usual
 
 Plain: TypeAlias = Any
 """`None`, numbers, strings, and lists and string-keyed dicts of them."""
@@ -45,6 +47,7 @@ class Saved:
     evaluations: int
     iterations: int
     taken: int
+    usual: Usual
     probing: bool
     kept: dict[int, tuple[float, float, float | None]]
 
@@ -61,6 +64,7 @@ def pack(descent: Descent) -> dict[str, Plain]:
         "evaluations": descent.evaluations,
         "iterations": descent.iterations,
         "taken": descent.taken,
+        "usual": [descent.usual.length, descent.usual.seen],
         "probing": descent.probing,
         "pending": None if pending is None else pack_pending(pending),
         "last": None
@@ -107,6 +111,7 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
         evaluations, iterations = _count(packed["evaluations"]), _count(packed["iterations"])
         # States saved before this was counted lack it; Angle, which needs it, has the same count in its memory.
         taken = _count(packed.get("taken", getattr(memory, "taken", iterations)))
+        usual = _unpack_usual(packed.get("usual", [0.0, 0]))
         probing = _flag(packed["probing"])
         kept = {
             _count(probe): (_number(norm), _number(slope), None if value is None else _number(value))
@@ -117,7 +122,7 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     _check_memory(search, memory)
     pending = None if under_way is None else _resume(search, *under_way)
     _check_pending(search, pending, probing, kept)
-    return Saved(memory, pending, last, evaluations, iterations, taken, probing, kept)
+    return Saved(memory, pending, last, evaluations, iterations, taken, usual, probing, kept)
 
 
 def _check_kind(descent: Descent, packed: dict[str, Plain]) -> None:
@@ -186,6 +191,13 @@ def _count(packed: Plain) -> int:
     if isinstance(packed, bool) or not isinstance(packed, int) or packed < 0:
         raise TypeError(f"{packed!r} is not a count")
     return packed
+
+
+def _unpack_usual(packed: Plain) -> Usual:
+    length, seen = packed
+    if not 0.0 <= _number(length) < math.inf:
+        raise ValueError(f"{length!r} is not a length")
+    return Usual(length, _count(seen))
 
 
 def _flag(packed: Plain) -> bool:
