@@ -1,6 +1,8 @@
 """The way that the parameters have come: from the mean of all earlier points to where they are."""
 
 import copy
+import json
+import warnings
 from functools import partial
 
 import pytest
@@ -213,3 +215,90 @@ def test_a_learning_rate_is_refused_and_so_is_an_option_of_adam():
         gradline.Angle(model.parameters(), lr=0.1)
     with pytest.raises(TypeError, match="weight_decay must be given to a direction"):
         gradline.Angle(model.parameters(), weight_decay=0.1)
+
+
+def bowl(scales, direction=torch.optim.Adam):
+    """Minimise the square of (x - 1), times one of these scales at each evaluation."""
+    x = nn.Parameter(torch.full((1,), 0.5))
+    optimizer = gradline.Angle([x], direction=direction)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for scale in scales:
+            optimizer.zero_grad()
+            (scale * (x - 1.0).square()).sum().backward()
+            optimizer.step()
+    return x, optimizer
+
+
+DECAYED = partial(torch.optim.AdamW, weight_decay=0.1)
+
+
+@pytest.mark.parametrize("direction", [torch.optim.Adam, torch.optim.SGD, DECAYED, None], ids=str)
+@pytest.mark.parametrize("nothing", [0.0, float("nan")])
+def test_searches_that_went_nowhere_at_the_start_change_nothing_afterwards(direction, nothing):
+    _, plain = bowl([1.0] * 200, direction)
+    x, optimizer = bowl([nothing] * 50 + [1.0] * 200, direction)
+    descent = optimizer._descent
+    assert optimizer.iterations - descent.taken == 50
+    assert descent.taken == descent.memory.taken
+    with optimizer.eval():
+        assert (x - 1.0).square().item() < 5e-3
+    if nothing != 0.0 or direction in (torch.optim.SGD, None):  # Adam itself counts gradients of 0
+        assert optimizer.last.step == plain.last.step
+        assert torch.equal(way_of(optimizer), way_of(plain))
+
+
+@pytest.mark.parametrize("nothing", [0.0, float("nan")])
+def test_only_steps_count_as_points_that_the_way_has_come_through(nothing):
+    x = nn.Parameter(torch.tensor([3.0, -4.0], dtype=torch.float64))
+    optimizer = gradline.Angle([x], direction=None)
+    points = [joined([x])]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)
+        for k in range(20):
+            optimizer.step(
+                lambda k=k: (torch.tensor([1.0, 3.0]) * x * x).sum().mul(nothing if 5 <= k < 12 else 1.0).backward()
+            )
+            optimizer.refresh()
+            if optimizer.last.step:
+                points.append(joined([x]))
+    assert len(points) == 14 == optimizer._descent.taken + 1 == optimizer._descent.memory.taken + 1
+    torch.testing.assert_close(way_of(optimizer), points[-1] - torch.stack(points[:-1]).mean(dim=0))
+
+
+def test_the_count_of_steps_is_saved_and_training_goes_on_exactly():
+    scales = [0.0] * 30 + [1.0] * 40
+    x, optimizer = bowl(scales)
+    saved = copy.deepcopy(optimizer.state_dict())
+    y = nn.Parameter(x.detach().clone())
+    twin = gradline.Angle([y])
+    twin.load_state_dict(saved)
+    assert twin._descent.taken == optimizer._descent.taken < optimizer.iterations
+    for point, each in ((x, optimizer), (y, twin)):
+        for _ in range(20):
+            each.zero_grad()
+            (point - 1.0).square().sum().backward()
+            each.step()
+    assert torch.equal(x, y)
+    assert torch.equal(way_of(optimizer), way_of(twin))
+
+
+def test_states_saved_without_the_count_of_steps_go_on_with_that_of_the_search():
+    x, optimizer = bowl([0.0] * 30 + [1.0] * 40)
+    saved = copy.deepcopy(optimizer.state_dict())
+    packed = json.loads(saved["param_groups"][0]["line_search"])
+    del packed["taken"]
+    saved["param_groups"][0]["line_search"] = json.dumps(packed)
+    twin = gradline.Angle([nn.Parameter(x.detach().clone())])
+    twin.load_state_dict(saved)
+    assert twin._descent.taken == optimizer._descent.taken == optimizer._descent.memory.taken
+
+
+@pytest.mark.parametrize("count", [-1, 2.5, True, "many"])
+def test_a_count_of_steps_that_is_none_is_refused(count):
+    _, optimizer = bowl([1.0] * 30)
+    saved = copy.deepcopy(optimizer.state_dict())
+    packed = json.loads(saved["param_groups"][0]["line_search"])
+    saved["param_groups"][0]["line_search"] = json.dumps({**packed, "taken": count})
+    with pytest.raises(ValueError, match=r"damaged one.* is not a count"):
+        optimizer.load_state_dict(saved)

@@ -17,6 +17,7 @@ import warnings
 from functools import partial
 from typing import Any, NamedTuple, cast
 
+import torch
 from torch import nn
 
 from gradline.protocol import (
@@ -33,10 +34,11 @@ from gradline.protocol import (
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluation, Evaluator
-from gradline.torch.line import Line
+from gradline.torch.line import Gradients, Line
 from gradline.torch.noise import Noise
 from gradline.torch.ranks import find
 from gradline.torch.sharded import whole
+from gradline.torch.usual import Usual
 from gradline.torch.way import Way
 
 
@@ -72,7 +74,9 @@ class Descent:
         context.on_found = partial(self.discover_context, last=False)
         self.process_group: Any = None
         self._around: list[nn.Module] | None = None  # the modules for which other processes were looked for last
-        self.iterations = 0
+        self.iterations = 0  # searches that have ended
+        self.taken = 0  # those of them that took a step
+        self.usual = Usual()  # of the gradients, where the search looks at angles
         self.last: Record[Any, Any] | None = None
         self.memory = search.start()
         self.pending: Pending[Any, Any] | None = None
@@ -219,13 +223,13 @@ class Descent:
         if at_origin.finite:
             if at_origin.samples is not None and isinstance(self.direction, Update):
                 at_origin.samples.keep()  # a base optimizer moves the parameters, and they are put back
-            slope, length = self.direction.aim(self.line, gradients, norm)
+            slope, length = self._aim(self.line, gradients, norm)
             self.line.aimed = self.line.aimed or math.isfinite(length)
         variance = self._variance(at_origin)
         origin = Origin(at_origin.seen(slope, variance, self._course(at_origin)), length)
         if not (origin.at_zero.finite and math.isfinite(length) and math.isfinite(variance or 0.0)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, self.memory)
-        elif length == 0.0 or (norm == 0.0 and not self.iterations):
+        elif length == 0.0 or (norm == 0.0 and not self.taken):
             # At first a gradient of 0 is no gradient: checkpoints are loaded into what such a step leaves behind.
             outcome = Outcome(0.0, None, Stop.ZERO_DIRECTION, self.memory)
         else:
@@ -236,6 +240,30 @@ class Descent:
             outcome = pending.outcome
         self._nothing = Record(self.search, origin, self.memory, outcome, [])
         return at_origin.loss
+
+    def _aim(self, line: Line, gradients: Gradients, norm: float) -> tuple[float, float]:
+        """Aim, for a search that looks at angles by the usual length of an unusually long gradient.
+
+        Other searches look at what the direction does before they take a step.
+        """
+        part = 1.0 if self.way is None else self.usual.part(norm)
+        if part == 1.0:
+            slope, length = self.direction.aim(line, gradients, norm)
+        else:
+            shorter = gradients.cloned()
+            torch._foreach_mul_(shorter.tensors, part)
+            before = [parameter.grad for parameter in gradients.parameters]
+            try:
+                for parameter, tensor in zip(*shorter, strict=True):
+                    parameter.grad = whole(tensor, parameter)
+                slope, length = self.direction.aim(line, shorter, part * norm)
+            finally:
+                for parameter, gradient in zip(gradients.parameters, before, strict=True):
+                    parameter.grad = gradient
+            slope /= part  # along the direction, at the whole gradient
+        if self.way is not None:
+            self.usual = self.usual.after(norm)
+        return slope, length
 
     def _course(self, at_origin: Evaluation) -> tuple[float, float] | None:
         """How the gradient stands to the way, for a search that asks; not finite where the gradient is not."""
@@ -303,8 +331,10 @@ class Descent:
         self.pending, self.kept = None, {}
 
     def _accept(self, record: Record[Any, Any], iterations: int) -> None:
-        if self.way is not None and iterations > self.iterations:
-            self.way.go(cast(Line, self.line), record.step, self.iterations)
+        if record.step > 0.0 and iterations > self.iterations:
+            if self.way is not None:
+                self.way.go(cast(Line, self.line), record.step, self.taken)
+            self.taken += 1
         self.memory = record.outcome.memory
         self.last = record
         self.iterations = iterations

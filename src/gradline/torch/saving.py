@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 from collections.abc import Collection
 from typing import Any, TypeAlias, cast
 
@@ -27,6 +28,7 @@ from gradline.protocol import (
 )
 from gradline.torch.descent import Descent
 from gradline.torch.direction import Update
+from gradline.torch.usual import Usual
 
 Plain: TypeAlias = Any
 """`None`, numbers, strings, and lists and string-keyed dicts of them."""
@@ -44,6 +46,8 @@ class Saved:
     last: Record[Any, Any] | None
     evaluations: int
     iterations: int
+    taken: int
+    usual: Usual
     probing: bool
     kept: dict[int, tuple[float, float, float | None]]
 
@@ -59,6 +63,8 @@ def pack(descent: Descent) -> dict[str, Plain]:
         "memory": pack_memory(descent.memory),
         "evaluations": descent.evaluations,
         "iterations": descent.iterations,
+        "taken": descent.taken,
+        "usual": [descent.usual.length, descent.usual.seen],
         "probing": descent.probing,
         "pending": None if pending is None else pack_pending(pending),
         "last": None
@@ -103,6 +109,9 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
         under_way = None if packed["pending"] is None else _unpack_begun(search, packed["pending"])
         last = None if packed["last"] is None else _unpack_record(search, packed)
         evaluations, iterations = _count(packed["evaluations"]), _count(packed["iterations"])
+        # States saved before this was counted lack it; Angle, which needs it, has the same count in its memory.
+        taken = _count(packed.get("taken", getattr(memory, "taken", iterations)))
+        usual = _unpack_usual(packed.get("usual", [0.0, 0]))
         probing = _flag(packed["probing"])
         kept = {
             _count(probe): (_number(norm), _number(slope), None if value is None else _number(value))
@@ -113,7 +122,7 @@ def unpack(descent: Descent, packed: dict[str, Plain]) -> Saved:
     _check_memory(search, memory)
     pending = None if under_way is None else _resume(search, *under_way)
     _check_pending(search, pending, probing, kept)
-    return Saved(memory, pending, last, evaluations, iterations, probing, kept)
+    return Saved(memory, pending, last, evaluations, iterations, taken, usual, probing, kept)
 
 
 def _check_kind(descent: Descent, packed: dict[str, Plain]) -> None:
@@ -182,6 +191,13 @@ def _count(packed: Plain) -> int:
     if isinstance(packed, bool) or not isinstance(packed, int) or packed < 0:
         raise TypeError(f"{packed!r} is not a count")
     return packed
+
+
+def _unpack_usual(packed: Plain) -> Usual:
+    length, seen = packed
+    if not 0.0 <= _number(length) < math.inf:
+        raise ValueError(f"{length!r} is not a length")
+    return Usual(length, _count(seen))
 
 
 def _flag(packed: Plain) -> bool:

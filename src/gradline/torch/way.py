@@ -1,6 +1,7 @@
 """The way that the parameters have come: from the mean of all earlier points to where they are now.
 
-With x_n the point after n searches, w_n = x_n - (x_0 + … + x_(n-1))/n. A step α d takes it to
+With x_n the point after n steps, w_n = x_n - (x_0 + … + x_(n-1))/n. A search that takes no step adds no point. A step
+α d takes it to
 
     w_(n+1) = n/(n+1) · w_n + α d,
 
@@ -50,11 +51,9 @@ class Way:
         return along, norm * length
 
     def go(self, line: Line, step: float, before: int) -> None:
-        """Add a step along a line to the way, after so many searches before."""
+        """Add a step along a line to the way, after so many steps before."""
         if self.parts:  # those of parameters that rest now too: the mean of their points comes nearer
             torch._foreach_mul_(self.parts, before / (before + 1))
-        if step == 0.0:  # the direction may be none, or not finite
-            return
         parts = self.of(line.parameters)
         self.begun = True
         if all(torch.finfo(dtype).tiny <= step <= torch.finfo(dtype).max for dtype in {part.dtype for part in parts}):

@@ -1,0 +1,122 @@
+"""The usual length of gradients, and what is left of outliers."""
+
+import copy
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+
+import gradline
+from gradline.torch.usual import Usual
+
+
+def after(*norms):
+    usual = Usual()
+    for norm in norms:
+        usual = usual.after(norm)
+    return usual
+
+
+def test_it_is_the_mean_of_the_first_lengths():
+    assert after(1.0, 2.0, 3.0, 6.0) == Usual(3.0, 4)
+
+
+def test_an_outlier_counts_as_one_of_the_usual_length():
+    assert Usual().part(1e9) == 1.0  # nothing is usual yet
+    usual = after(*[2.0] * 200)
+    assert usual.part(20.0) == 1.0
+    assert usual.part(2000.0) == pytest.approx(1e-3)
+    assert usual.part(0.0) == usual.part(1e-30) == 1.0
+
+
+def test_outliers_hardly_change_what_is_usual_and_longer_gradients_for_good_do():
+    usual = after(*([1.0] * 49 + [1000.0]) * 20)
+    assert 0.9 < usual.length < 1.5
+    for _ in range(150):
+        usual = usual.after(1000.0)
+    assert usual.part(1000.0) == 1.0
+
+
+def test_lengths_of_nothing_tell_nothing():
+    assert after(0.0, math.nan, math.inf) == Usual()
+    assert after(2.0, 0.0, math.nan, math.inf) == Usual(2.0, 1)
+
+
+def trained(optimizer_of, factor, *, steps=300, seed=0):
+    """A noisy least-squares problem, one batch in 25 of which is of other targets and `factor` times the loss."""
+    draws = torch.Generator().manual_seed(seed)
+    inputs = torch.randn(256, 5, generator=draws)
+    targets = inputs @ torch.arange(1.0, 6.0).reshape(5, 1)
+    model = nn.Linear(5, 1)
+    nn.init.zeros_(model.weight)
+    nn.init.zeros_(model.bias)
+    optimizer = optimizer_of(model.parameters())
+    for step in range(steps):
+        batch = torch.randint(256, (8,), generator=draws)
+        bad = step % 25 == 20 and factor
+        wanted = -targets[batch] if bad else targets[batch]
+        optimizer.zero_grad()
+        (nn.functional.mse_loss(model(inputs[batch]), wanted) * (factor if bad else 1.0)).backward()
+        optimizer.step()
+    with optimizer.eval():
+        return nn.functional.mse_loss(model(inputs), targets).item(), optimizer
+
+
+@pytest.mark.parametrize("direction", [torch.optim.Adam, partial(torch.optim.SGD, momentum=0.9), None], ids=str)
+def test_rare_outliers_do_not_end_the_training(direction):
+    """The loss is 55 at first. Without a guard, Adam's moments are those of the outliers."""
+    loss, _ = trained(partial(gradline.Angle, direction=direction), 1000.0)
+    assert loss < 3.0
+
+
+def test_gradients_stay_as_they_were_computed_and_slopes_are_theirs():
+    x = nn.Parameter(torch.tensor([1.0, -2.0]))
+    optimizer = gradline.Angle([x])
+    scale = 1.0
+
+    def closure():
+        loss = scale * x.square().sum()
+        loss.backward()
+        return loss
+
+    for _ in range(5):
+        optimizer.step(closure)
+    usual = optimizer._descent.usual
+    scale = 1e4
+    optimizer.refresh()
+    optimizer.step(closure)
+    record = optimizer.last
+    assert usual.part(1e4) < 0.01
+    direction = optimizer._descent.line.directions[0]
+    torch.testing.assert_close(x.grad, 2.0 * scale * x.detach())
+    assert record.origin.at_zero.slope < -1e3  # of the whole gradient
+    assert direction.isfinite().all()
+
+
+def test_it_is_saved_and_training_goes_on_exactly():
+    _, optimizer = trained(gradline.Angle, 1000.0, steps=60)
+    saved = copy.deepcopy(optimizer.state_dict())
+    twin = gradline.Angle([nn.Parameter(p.detach().clone()) for p in optimizer.param_groups[0]["params"]])
+    twin.load_state_dict(saved)
+    assert twin._descent.usual == optimizer._descent.usual
+    assert twin._descent.usual.seen > 40
+    for each in (optimizer, twin):
+        each.train()
+        for step in range(30):
+            weight, bias = each.param_groups[0]["params"]
+            each.zero_grad()
+            ((weight.square().sum() + bias.square().sum()) * (1e4 if step % 10 == 5 else 1.0)).backward()
+            each.step()
+    assert all(map(torch.equal, optimizer.param_groups[0]["params"], twin.param_groups[0]["params"]))
+
+
+def test_other_searches_see_the_gradients_whole():
+    x = nn.Parameter(torch.tensor([1.0]))
+    optimizer = gradline.GOLSI([x])
+    for scale in (1.0, 1.0, 1e4, 1.0):
+        optimizer.zero_grad()
+        (scale * x.square()).sum().backward()
+        optimizer.step()
+    assert optimizer._descent.usual == Usual()
