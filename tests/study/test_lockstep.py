@@ -213,8 +213,8 @@ def test_a_search_that_ends_where_it_would_go_on_does_not_hang():
 
 @pytest.mark.parametrize("bad", [math.inf, math.nan])
 def test_an_origin_that_is_not_finite_is_said(bad):
-    # In one column only: what a sum of several infinite terms is depends on the order and on fused multiply-adds, so
-    # on the processor. Here an infinite input saturates the hidden units, and its weights' gradient is 0 times infinity.
+    # In one column only: what a sum of several infinite terms is depends on the order and on fused multiply-adds, so on
+    # the processor. Here an infinite input saturates the hidden units, and its weights' gradient is 0 times infinity.
     data = blobs()
     broken = data.train_inputs.copy()
     broken[:, 3] = bad

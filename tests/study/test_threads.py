@@ -26,22 +26,26 @@ def test_the_number_is_put_back_also_after_an_error(three):
     with threads(2):
         assert torch.get_num_threads() == 2
     assert torch.get_num_threads() == 3
-    with pytest.raises(KeyError), threads():
-        assert torch.get_num_threads() == 1
-        raise KeyError
+
+    @threads()
+    def fail():
+        raise KeyError(torch.get_num_threads())
+
+    with pytest.raises(KeyError, match="1"):
+        fail()
     assert torch.get_num_threads() == 3
 
 
 @pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if not figure.NEEDS and name != "figure_4"])
 def test_illustrations_compute_on_one_thread(three, monkeypatch, name):
-    class Seen(Exception):
+    class SeenError(Exception):
         pass
 
     def load(name):
-        raise Seen(torch.get_num_threads())
+        raise SeenError(torch.get_num_threads())
 
     monkeypatch.setattr(example, "load", load)
-    with pytest.raises(Seen, match="1"):
+    with pytest.raises(SeenError, match="1"):
         FIGURES[name].data()
     assert torch.get_num_threads() == 3
 

@@ -25,7 +25,6 @@ options = { growth = 4.0 }
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -33,6 +32,7 @@ from typing import Any, TypeVar, cast
 
 from gradline import searches
 from gradline.study.methods import METHODS, Method, find_search
+from gradline.study.names import require_name
 from gradline.study.problems import PROBLEMS, Activation, Loss, Problem
 from gradline.study.runs import Sampling
 from gradline.study.studies import Study
@@ -41,7 +41,6 @@ from gradline.study.studies.toml import Place, StudyError, Toml, unknown
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _STUDY = {field.name for field in dataclasses.fields(Study)} | {"problem", "method"}
 _PROBLEM = {field.name for field in dataclasses.fields(Problem)} | {"like"}
 _METHOD = {"name", "search", "options", "like"}
@@ -67,7 +66,7 @@ def read(
     own_problems = reader.tables("problem", PROBLEMS, reader.problem)
     own_methods = reader.tables("method", METHODS, reader.method)
     fields: dict[str, Any] = {
-        "name": reader.text("name", path.stem),
+        "name": reader.name(("name",), values.get("name", path.stem)),
         "title": reader.text("title", ""),
         "problems": reader.named("problems", PROBLEMS | own_problems, own_problems, problems),
         "methods": reader.named("methods", METHODS | own_methods, own_methods, methods),
@@ -106,6 +105,13 @@ class _Reader:
         if not isinstance(value, str):
             raise self.toml.error((name,), f"must be a text in quotes, got {value!r}")
         return value
+
+    def name(self, place: Place, value: Any) -> str:
+        try:
+            require_name("name", value)
+        except ValueError as error:
+            raise self.toml.error(place, str(error).removeprefix("name ")) from None
+        return str(value)
 
     def whole(self, name: str, least: int) -> int:
         return self._whole((name,), self.values[name], least)
@@ -166,11 +172,7 @@ class _Reader:
             place = (kind, position)
             if "name" not in table:
                 raise self.toml.error(place, "name is missing (runs and files are named by it)")
-            name = table["name"]
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
-                raise self.toml.error(
-                    (*place, "name"), f"must be letters, digits, '.', '+' and '-' (files are named by it), got {name!r}"
-                )
+            name = self.name((*place, "name"), table["name"])
             if name in shipped or name in own:
                 raise self.toml.error((*place, "name"), f"must be a new name (there is a {kind} of it), got {name!r}")
             own[name] = make(place, table, {**shipped, **own})
