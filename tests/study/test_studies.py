@@ -183,6 +183,7 @@ MISTAKES = {
     "seeds = 3\nbatch_sizes = [4, 0]": "line 2: batch_sizes: must be whole, and at least 1, got 0",
     "\nseeds = 0": "line 2: seeds: must be whole, and at least 1, got 0",
     "seeds = [1, -1]": "line 1: seeds: must be whole, and at least 0, got -1",
+    "seeds = 99999999999999": r"line 1: seeds: must be at most 100,000 \(each is a run to be planned\), got 9+",
     "seeds = []": r"line 1: seeds: must have at least one entry \(nothing would be run\), got \[\]",
     "budget = 1e3": r"line 1: budget: must be whole, and at least 1, got 1000\.0",
     'angle = "yes"': "line 1: angle: must be true or false, got 'yes'",

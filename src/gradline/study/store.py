@@ -184,7 +184,8 @@ def read_header(path: Path) -> Header:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        # Opened here: Arrow itself takes no path that is not UTF-8.
+        with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
             yield file
     except (FileNotFoundError, ResultError):
         raise

@@ -23,6 +23,8 @@ from gradline.study.studies.toml import StudyError, unknown
 __all__ = ["Study", "StudyError", "available", "load", "plan", "validate"]
 
 SHIPPED = Path(__file__).parent
+MOST_SEEDS = 100_000
+"""Of a study: its runs are planned in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -35,7 +35,7 @@ from gradline.study.methods import METHODS, Method, find_search
 from gradline.study.names import require_name
 from gradline.study.problems import PROBLEMS, Activation, Loss, Problem
 from gradline.study.runs import Sampling
-from gradline.study.studies import Study
+from gradline.study.studies import MOST_SEEDS, Study
 from gradline.study.studies.toml import Place, StudyError, Toml, unknown
 
 E = TypeVar("E", bound=Enum)
@@ -76,7 +76,7 @@ def read(
     if budget is not None or "budget" in values:
         fields["budget"] = _count(budget) if budget is not None else reader.whole("budget", 1)
     if seeds is not None or "seeds" in values:
-        fields["seeds"] = tuple(range(_count(seeds, "seeds"))) if seeds is not None else reader.seeds()
+        fields["seeds"] = tuple(range(_count(seeds, "seeds", MOST_SEEDS))) if seeds is not None else reader.seeds()
     if "sampling" in values:
         modes = values["sampling"] if isinstance(values["sampling"], list) else [values["sampling"]]
         fields["sampling"] = tuple(reader.choice(("sampling",), Sampling, mode) for mode in modes)
@@ -132,7 +132,7 @@ class _Reader:
         value = self.values["seeds"]
         if isinstance(value, list):
             return tuple(self._whole(("seeds",), seed, 0) for seed in value)
-        return tuple(range(self._whole(("seeds",), value, 1)))
+        return tuple(range(self._whole(("seeds",), value, 1, most=MOST_SEEDS)))
 
     def choice(self, place: Place, kind: type[E], value: object) -> E:
         options = {str(option.value): option for option in kind}
@@ -249,10 +249,12 @@ class _Reader:
             raise self.toml.error(place, f"must be a list in brackets, got {value!r}")
         return value
 
-    def _whole(self, place: Place, value: object, least: int, *, or_same: bool = False) -> int:
+    def _whole(self, place: Place, value: object, least: int, *, most: int | None = None, or_same: bool = False) -> int:
         if type(value) is not int or value < least:
             rule = f'whole numbers from {least} on or "same"' if or_same else f"whole, and at least {least}"
             raise self.toml.error(place, f"must be {rule}, got {value!r}")
+        if most is not None and value > most:
+            raise self.toml.error(place, f"must be at most {most:,} (each is a run to be planned), got {value}")
         return value
 
 
@@ -264,7 +266,9 @@ def _refuse_unknown(
             raise toml.error((*place, name), unknown(kind, name, known, plural=plural))
 
 
-def _count(value: int, name: str = "budget") -> int:
+def _count(value: int, name: str = "budget", most: int | None = None) -> int:
     if type(value) is not int or value < 1:
         raise StudyError(f"{name} must be a whole number above 0, got {value!r}")
+    if most is not None and value > most:
+        raise StudyError(f"{name} must be at most {most:,} (each is a run to be planned), got {value}")
     return value
