@@ -1,15 +1,20 @@
 """The runner: only what is missing is made, and whatever dies, what comes out is the same, bit for bit."""
 
+import itertools
 import os
 import random
 import signal
 import time
+from concurrent.futures import Future
+from contextlib import contextmanager
 
 import pytest
 from study import fake_engine
 from study.helping import assert_complete, has_state, python, small, wait_until
 
+from gradline.study import runner
 from gradline.study.checkpoints import Checkpoints
+from gradline.study.executors import Inline
 from gradline.study.progress import Silent
 from gradline.study.runner import run_study
 from gradline.study.store import Store
@@ -276,6 +281,48 @@ def test_a_dask_worker_that_is_killed(tmp_path, monkeypatch):
     assert kills.read_text(encoding="utf-8") == ""
     assert "failed 0" in out
     assert_complete(tmp_path / "out", small(seeds=4, budget=60))
+
+
+def test_tasks_that_a_cluster_gives_up_are_told_and_go_on_the_next_time(tmp_path, monkeypatch):
+    # As a Dask client does when its scheduler dies: the futures are cancelled, though nobody wanted it.
+    class Lost(Inline):
+        def submit(self, fn, /, *args, **kwargs):
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls == 1:
+                return super().submit(fn, *args, **kwargs)
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    @contextmanager
+    def opened(backend, workers):
+        yield Lost(), 1
+
+    study = small(seeds=3, problems=("bcwd-logr", "bcwd-netpi"))
+    monkeypatch.setattr(runner, "open_executor", opened)
+    listener = Listener()
+    done = run(study, tmp_path, observer=listener)
+    assert done.made == 3
+    assert len(done.failures) == 3
+    assert {failure.error for failure in done.failures} == {"the cluster gave it up (is its scheduler gone?)"}
+    assert any("is its scheduler gone?" in text for text in listener.errors)
+    assert len(list((tmp_path / "checkpoints").glob("*.zip"))) == 1
+    monkeypatch.undo()
+    assert run(study, tmp_path).made == 3
+    assert_complete(tmp_path, study)
+
+
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
+    clock = itertools.count(1e9, -1000.0)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * next(clock)))
+    listener = Listener()
+    done = run(small(seeds=3), tmp_path, observer=listener, checkpoint_every=1e-9)
+    assert done.made == 3
+    assert done.seconds >= 0.0
+    assert all(snapshot.seconds >= 0.0 for snapshot in listener.snapshots)
+    assert_complete(tmp_path, small(seeds=3))
 
 
 def test_what_run_study_refuses(tmp_path):

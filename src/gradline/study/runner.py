@@ -172,9 +172,8 @@ class _Runner:
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
-        stored = {run.key for run in self.runs} - {failure.key for failure in self.failures}
-        self.checkpoints.tidy(stored)
-        forget(self.orders.directory, stored)
+        self.checkpoints.tidy(self.there | self.stored)
+        forget(self.orders.directory, self.there | self.stored)
         return Summary(
             self.orders.directory,
             len(self.runs),
@@ -238,8 +237,10 @@ class _Runner:
         """A task has ended, one way or another."""
         try:
             report = future.result()
-        except CancelledError:
-            return
+        except CancelledError:  # by us, or by a cluster that has lost its scheduler
+            self.made |= self.note_stored(task)
+            if not self.interrupted:
+                self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
         except RunError as failed:
             self.made |= self.note_stored(task)
             self.retry_alone(executor, task, failed)
