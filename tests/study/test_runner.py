@@ -4,8 +4,9 @@ import itertools
 import os
 import random
 import signal
+import threading
 import time
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
 import pytest
@@ -311,6 +312,34 @@ def test_tasks_that_a_cluster_gives_up_are_told_and_go_on_the_next_time(tmp_path
     monkeypatch.undo()
     assert run(study, tmp_path).made == 3
     assert_complete(tmp_path, study)
+
+
+def test_workers_that_are_silent_for_long_are_told_of(tmp_path, monkeypatch):
+    told = threading.Event()
+
+    class Late(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            future = Future()
+            future.set_running_or_notify_cancel()
+            threading.Thread(target=lambda: told.wait(100) and future.set_result(fn(*args, **kwargs))).start()
+            return future
+
+    class Telling(Listener):
+        def message(self, text):
+            super().message(text)
+            told.set()
+
+    @contextmanager
+    def opened(backend, workers):
+        yield Late(), 1
+
+    monkeypatch.setattr(runner, "open_executor", opened)
+    monkeypatch.setattr(runner, "SILENCE", 0.0)
+    listener = Telling()
+    assert run(small(seeds=2), tmp_path, observer=listener).made == 2
+    assert listener.messages == [
+        "nothing has come from workers for minutes: are there any left? The study waits for them"
+    ]
 
 
 def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
