@@ -6,6 +6,7 @@ import random
 import signal
 import threading
 import time
+import zipfile
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
@@ -127,7 +128,7 @@ def test_a_group_that_was_killed_at_once_is_made_again_as_a_whole(tmp_path):
     assert_complete(tmp_path, study)
 
 
-@pytest.mark.parametrize("harm", ["torn", "version", "others", "state"])
+@pytest.mark.parametrize("harm", ["torn", "version", "others", "state", "compressed"])
 def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkeypatch):
     study = small(seeds=3)
     runs = plan(study)
@@ -141,9 +142,21 @@ def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkey
     monkeypatch.undo()
     if harm == "torn":
         checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-40])
+    if harm == "compressed":
+        with zipfile.ZipFile(checkpoint.path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(checkpoint.path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
     listener = Listener()
     run(study, tmp_path, observer=listener)
-    expected = {"torn": "torn", "version": "gradline 0.0.1", "others": "holds other runs", "state": "'rows'"}[harm]
+    expected = {
+        "torn": "torn",
+        "version": "gradline 0.0.1",
+        "others": "holds other runs",
+        "state": "'rows'",
+        "compressed": "runs.json is compressed",
+    }[harm]
     assert any(expected in text and "start anew" in text for text in listener.messages), listener.messages
     if harm == "others":
         assert checkpoint.path.exists()  # somebody may still ask for the others
