@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -27,6 +26,7 @@ from gradline.plot.inks import DARK, LIGHT, Inks
 from gradline.protocol import Moments, Record
 from gradline.searches import GolsI, Prls, PrlsMemory
 from gradline.study.data import load
+from gradline.study.threads import threads
 
 Array = NDArray[np.float64]
 
@@ -435,22 +435,11 @@ def names() -> Iterator[str]:
         yield f"{name}-dark.svg"
 
 
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Sum in the same order on every machine; and the tensors are too small to share the work."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 def make(folder: Path, *, suffix: str = ".svg") -> None:
     """Write all pictures."""
     folder.mkdir(parents=True, exist_ok=True)
     for name, (compute, draw) in PICTURES.items():
-        with one_thread():
+        with threads():  # sums have the same order on every machine
             data = compute()
         for ending, inks in (("", LIGHT), ("-dark", DARK)):
             with matplotlib.rc_context({"svg.hashsalt": name, "font.size": 9.5, "axes.titlesize": 10}):

@@ -18,6 +18,7 @@ import gradline
 import gradline.plot
 import gradline.protocol
 import gradline.searches
+from gradline.study.threads import threads
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -130,7 +131,7 @@ def test_what_the_text_says_of_minima_and_sign_changes(pictures):
 
 
 def test_what_the_text_says_of_landscapes(pictures):
-    with pictures.one_thread():
+    with threads():
         data = pictures.landscape_data()
     widths = [data.optima[size].ball().width for size in (20, 50, 100, 200)]
     assert widths == sorted(widths, reverse=True)
@@ -148,7 +149,7 @@ def test_what_the_text_says_of_the_three_searches(pictures):
 
 
 def test_what_the_text_says_of_one_search(pictures):
-    with pictures.one_thread():
+    with threads():
         record = pictures.one_search_data()
     slopes = [seen.slope for _, seen in record.transcript]
     assert len(slopes) == 4
@@ -159,7 +160,7 @@ def test_what_the_text_says_of_one_search(pictures):
 
 
 def test_what_the_text_says_of_prls(pictures):
-    with pictures.one_thread():
+    with threads():
         record = pictures.prls_data()
     first, second, third, last = (seen for _, seen in record.transcript)
     assert max(first.slope, second.slope) < 0.0 < third.slope
@@ -174,7 +175,7 @@ def test_what_the_text_says_of_prls(pictures):
 
 
 def test_what_the_text_says_of_the_training_run(pictures):
-    with pictures.one_thread():
+    with threads():
         small, large, full = pictures.runs_data().values()
     for run in (small, large):
         assert run.steps.max() / run.steps.min() > 1e8

@@ -211,3 +211,17 @@ def test_from_says_what_the_file_does_not_have(tmp_path):
 def test_memory_leaves_out_what_is_not_installed(monkeypatch):
     monkeypatch.setattr("gradline.bench.peers.method.find_spec", lambda name: None if name == "prodigyopt" else name)
     assert copies(["sgd-0.1", "sgd-1", "prodigy"]) == {"sgd": 1.0}
+
+
+def test_a_file_that_unpacks_to_far_more_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr("gradline.bench.packed.MOST_BYTES", 10**6)
+    path = tmp_path / "bomb.json.gz"
+    path.write_bytes(gzip.compress(b" " * (10**6 + 1)))
+    with pytest.raises(Damaged, match=r"it must have at most 1,000,000 bytes when it is unpacked, got more"):
+        unpack(path)
+    path.write_bytes(gzip.compress(b" " * 10**6))
+    with pytest.raises(Damaged, match="Expecting value"):
+        unpack(path)
+    path.write_bytes(gzip.compress(b"[" * 10**5))
+    with pytest.raises(Damaged, match="recursion"):
+        unpack(path)

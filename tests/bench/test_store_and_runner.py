@@ -63,6 +63,19 @@ def test_a_torn_file_is_told_of_and_made_again(tmp_path, tiny):
     assert store.has(one)
 
 
+@pytest.mark.parametrize("content", [b"[" * 100_000, b"[]", b"null", b'{"format": 1, "points": 3}', b"\xff\xfe"])
+def test_a_file_of_anything_else_counts_as_missing(tmp_path, content):
+    told = []
+    store = Store(tmp_path, report=told.append)
+    written = record("sgd-0.1", [1.0])
+    path = store.save(written)
+    path.write_bytes(content)
+    assert not store.has(written.run)
+    assert list(store.records()) == []
+    assert len(told) == 1
+    assert told[0].startswith(f"{path} is not a record")
+
+
 def test_a_file_of_another_run_is_not_believed(tmp_path, tiny):
     store = Store(tmp_path)
     run_bench([run(budget=6)], tmp_path)

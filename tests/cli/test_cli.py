@@ -285,3 +285,56 @@ def test_words():
     assert (size(10), size(2048), size(5e7), size(3e12)) == ("10 bytes", "2.0 kB", "50 MB", "3000 GB")
     assert (percent(0.0125), percent(0.5), count(12345.6)) == ("1.2", "50.0", "12,346")
     assert (ranges([0, 1, 2]), ranges([5, 3])) == ("0 to 2", "3, 5")
+
+
+@pytest.mark.skipif(os.name == "nt", reason="sh")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_print_nowhere(finished, closed):
+    command = f"{sys.executable} -m gradline results {finished[0]} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert ("bcwd-logr" in done.stdout) == (closed == "2>&-")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="paths are bytes")
+def test_a_path_that_the_locale_cannot_read_is_only_a_path(finished, tmp_path):
+    directory = os.fsencode(tmp_path) + "/größe".encode()
+    Path(os.fsdecode(directory)).symlink_to(finished[0])
+    plain = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    command = [sys.executable, "-m", "gradline", "results", directory]
+    done = subprocess.run(command, capture_output=True, env=plain, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == b""
+    assert b"bcwd-logr" in done.stdout
+
+
+def test_characters_that_a_stream_does_not_have_are_escaped():
+    done = gradline("list", "problems", PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "10 \\xd7 32" in done.stdout
+
+
+@pytest.mark.parametrize("verb", [["check", "bcwd"], ["bench", "--summary"]])
+@pytest.mark.parametrize("seeds", ["99999999999999", "9" * 30])
+def test_seeds_that_nobody_can_run_are_refused(verb, seeds, capsys):
+    assert main([*verb, "--seeds", seeds]) == 2
+    assert capsys.readouterr().err == (
+        f"gradline: seeds must be at most 100,000 (each is a run to be planned), got {seeds}\n"
+    )
+
+
+def test_a_study_that_is_nested_too_deeply_is_refused(tmp_path, capsys):
+    path = tmp_path / "deep.toml"
+    path.write_text(f"seeds = {'[' * 5000}{']' * 5000}")
+    assert main(["check", str(path)]) == 2
+    assert capsys.readouterr().err.startswith(f"gradline: {path}: its values must be nested less deeply")
+
+
+def test_too_little_memory_is_said(monkeypatch, capsys):
+    def load(*arguments, **options):
+        raise MemoryError
+
+    monkeypatch.setattr("gradline.study.studies.load", load)
+    assert main(["check", "bcwd"]) == 2
+    assert capsys.readouterr().err.startswith("gradline: there is not enough memory")

@@ -1,6 +1,7 @@
 """Downloads: over bad lines, from bad mirrors, by several processes at once."""
 
 import errno
+import gzip
 import hashlib
 import io
 import os
@@ -14,7 +15,7 @@ import numpy as np
 import pytest
 
 from gradline.study import data
-from gradline.study.data import http, store
+from gradline.study.data import http, mnist, store
 from gradline.study.data.files import part_of
 
 CONTENT = random.Random(0).randbytes(200_000)
@@ -387,6 +388,42 @@ def test_what_is_no_archive_is_refused(archived, tmp_path, packed):
     archived(packed)
     with pytest.raises(data.DataError, match="cannot be read as a tar archive"):
         data.fetch("packed", tmp_path, progress=False)
+
+
+def bombs():
+    """Archives with far more in them than they say, before what is wanted: a member, and a header that is kept."""
+    member = tarfile.TarInfo("zeros")
+    member.size = 10**9
+    header = tarfile.TarInfo("././@LongLink")
+    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 10**9
+    for info in (member, header):
+        packed = io.BytesIO()
+        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as zipped:
+            zipped.write(info.tobuf(tarfile.GNU_FORMAT))
+            for _ in range(160):
+                zipped.write(bytes(2**20))
+        yield packed.getvalue()
+
+
+@pytest.mark.parametrize("which", [0, 1], ids=["a member", "a header"])
+def test_an_archive_that_unpacks_to_far_more_is_left(archived, tmp_path, which, monkeypatch):
+    read = []
+    real = gzip.GzipFile.read
+    monkeypatch.setattr(gzip.GzipFile, "read", lambda self, size=-1: read.append(size) or real(self, size))
+    archived(list(bombs())[which])
+    with pytest.raises(data.DataError, match=r"what is in it must have at most 67,112,864 bytes when it is unpacked"):
+        data.fetch("packed", tmp_path, progress=False)
+    assert 0 <= min(read) <= max(read) <= 2**27
+
+
+def test_a_compressed_file_that_unpacks_to_far_more_is_refused(tmp_path):
+    packed = gzip.compress(bytes(5000))
+    wanted = data.Download(file_of("x.gz", packed), ("http://nowhere/x.gz",), (file_of("x", bytes(4999)),))
+    (tmp_path / "x.gz").write_bytes(packed)
+    with pytest.raises(data.DataError, match=r"x.gz cannot be unpacked: what is in it must have at most 4,999 bytes"):
+        mnist._content(wanted, tmp_path)
+    wanted = data.Download(file_of("x.gz", packed), ("http://nowhere/x.gz",), (file_of("x", bytes(5000)),))
+    assert mnist._content(wanted, tmp_path) == bytes(5000)
 
 
 # Arguments

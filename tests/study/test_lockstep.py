@@ -77,19 +77,19 @@ def test_a_large_network_row_by_row(monkeypatch, dtype):
 
 
 def test_an_earlier_probe_of_prls_is_evaluated_once_more_and_not_counted():
+    # Short: later gradients are nothing but rounding, no search begins from some, and starts are evaluated anew.
     runs = [
-        run("bcwd-netpii", "prls", seed=seed, budget=150, sampling=s) for seed in range(6) for s in (DYNAMIC, STATIC)
+        run("bcwd-netpii", "prls", seed=seed, budget=80, sampling=s) for seed in range(4) for s in (DYNAMIC, STATIC)
     ]
     results = lockstep(runs)
     stops = np.concatenate([result.columns["stop"] for result in results.values()])
     assert (stops == "PROBABLY_WOLFE_EARLIER").sum() + (stops == "LOWEST_MEAN").sum() > 5
     for result in results.values():
         columns = result.columns
-        vanished = np.flatnonzero(columns["probes"][1:] == 0)  # from there on starts are evaluated anew
-        part = slice(1, 1 + vanished[0] if len(vanished) else None)
+        assert columns["norm"][1:].min() > 0.1
         starts = columns["iteration"] if result.run.sampling is STATIC else 1
-        np.testing.assert_array_equal(columns["evaluations"][part], (columns["probes"].cumsum() + starts)[part])
-    compare([one for one in runs if one.seed < 4], iterations=10)
+        np.testing.assert_array_equal(columns["evaluations"][1:], (columns["probes"].cumsum() + starts)[1:])
+    compare(runs, iterations=10)
 
 
 def test_rows_of_different_batch_sizes_and_methods_share_an_engine():
@@ -210,15 +210,18 @@ def test_a_search_that_ends_where_it_would_go_on_does_not_hang():
         assert result.columns["evaluations"][-1] >= 12
 
 
-def test_an_origin_that_is_not_finite_is_said():
+@pytest.mark.parametrize("bad", [math.inf, math.nan])
+def test_an_origin_that_is_not_finite_is_said(bad):
+    # In one column only: what a sum of several infinite terms is depends on the order and on fused multiply-adds, so on
+    # the processor. Here an infinite input saturates the hidden units, and its weights' gradient is 0 times infinity.
     data = blobs()
     broken = data.train_inputs.copy()
-    broken[:] = 1e300
-    runs = [run("bcwd-netpii", method, budget=5, problem_options={"scale": 1e10}) for method in ("gols-i", "armijo")]
-    spoiled = replace(data, train_inputs=broken)
-    for result in compare(runs, data=spoiled).values():
-        assert set(result.columns["stop"][1:]) <= {"NON_FINITE_ORIGIN", "ZERO_DIRECTION"}
+    broken[:, 3] = bad
+    runs = [run("bcwd-netpii", method, budget=5) for method in ("gols-i", "armijo")]
+    for result in compare(runs, data=replace(data, train_inputs=broken)).values():
+        assert set(result.columns["stop"][1:]) == {"NON_FINITE_ORIGIN"}
         assert (result.columns["step"] == 0.0).all()
+        assert np.isfinite(result.columns["train_loss"][0]) == np.isinf(bad)
 
 
 def test_squares_that_underflow_in_single_precision_are_looked_at_closer():

@@ -1,16 +1,23 @@
 """The runner: only what is missing is made, and whatever dies, what comes out is the same, bit for bit."""
 
+import itertools
 import os
 import random
 import signal
 import sys
+import threading
 import time
+import zipfile
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 
 import pytest
 from study import fake_engine
 from study.helping import assert_complete, has_state, python, small, wait_until
 
+from gradline.study import runner
 from gradline.study.checkpoints import Checkpoints
+from gradline.study.executors import Inline
 from gradline.study.progress import Silent
 from gradline.study.runner import run_study
 from gradline.study.runs import Run
@@ -147,7 +154,7 @@ def test_nothing_that_a_checkpoint_names_is_imported(tmp_path, named, monkeypatc
     assert "trap_of_checkpoint" not in sys.modules
 
 
-@pytest.mark.parametrize("harm", ["torn", "version", "others", "state"])
+@pytest.mark.parametrize("harm", ["torn", "version", "others", "state", "compressed"])
 def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkeypatch):
     study = small(seeds=3)
     runs = plan(study)
@@ -161,9 +168,21 @@ def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkey
     monkeypatch.undo()
     if harm == "torn":
         checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-40])
+    if harm == "compressed":
+        with zipfile.ZipFile(checkpoint.path) as archive:
+            members = {name: archive.read(name) for name in archive.namelist()}
+        with zipfile.ZipFile(checkpoint.path, "w", zipfile.ZIP_DEFLATED) as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
     listener = Listener()
     run(study, tmp_path, observer=listener)
-    expected = {"torn": "torn", "version": "gradline 0.0.1", "others": "holds other runs", "state": "'rows'"}[harm]
+    expected = {
+        "torn": "torn",
+        "version": "gradline 0.0.1",
+        "others": "holds other runs",
+        "state": "'rows'",
+        "compressed": "runs.json is compressed",
+    }[harm]
     assert any(expected in text and "start anew" in text for text in listener.messages), listener.messages
     if harm == "others":
         assert checkpoint.path.exists()  # somebody may still ask for the others
@@ -302,6 +321,76 @@ def test_a_dask_worker_that_is_killed(tmp_path, monkeypatch):
     assert kills.read_text(encoding="utf-8") == ""
     assert "failed 0" in out
     assert_complete(tmp_path / "out", small(seeds=4, budget=60))
+
+
+def test_tasks_that_a_cluster_gives_up_are_told_and_go_on_the_next_time(tmp_path, monkeypatch):
+    # As a Dask client does when its scheduler dies: the futures are cancelled, though nobody wanted it.
+    class Lost(Inline):
+        def submit(self, fn, /, *args, **kwargs):
+            self.calls = getattr(self, "calls", 0) + 1
+            if self.calls == 1:
+                return super().submit(fn, *args, **kwargs)
+            future = Future()
+            future.cancel()
+            future.set_running_or_notify_cancel()
+            return future
+
+    @contextmanager
+    def opened(backend, workers):
+        yield Lost(), 1
+
+    study = small(seeds=3, problems=("bcwd-logr", "bcwd-netpi"))
+    monkeypatch.setattr(runner, "open_executor", opened)
+    listener = Listener()
+    done = run(study, tmp_path, observer=listener)
+    assert done.made == 3
+    assert len(done.failures) == 3
+    assert {failure.error for failure in done.failures} == {"the cluster gave it up (is its scheduler gone?)"}
+    assert any("is its scheduler gone?" in text for text in listener.errors)
+    assert len(list((tmp_path / "checkpoints").glob("*.zip"))) == 1
+    monkeypatch.undo()
+    assert run(study, tmp_path).made == 3
+    assert_complete(tmp_path, study)
+
+
+def test_workers_that_are_silent_for_long_are_told_of(tmp_path, monkeypatch):
+    told = threading.Event()
+
+    class Late(Executor):
+        def submit(self, fn, /, *args, **kwargs):
+            future = Future()
+            future.set_running_or_notify_cancel()
+            threading.Thread(target=lambda: told.wait(100) and future.set_result(fn(*args, **kwargs))).start()
+            return future
+
+    class Telling(Listener):
+        def message(self, text):
+            super().message(text)
+            told.set()
+
+    @contextmanager
+    def opened(backend, workers):
+        yield Late(), 1
+
+    monkeypatch.setattr(runner, "open_executor", opened)
+    monkeypatch.setattr(runner, "SILENCE", 0.0)
+    listener = Telling()
+    assert run(small(seeds=2), tmp_path, observer=listener).made == 2
+    assert listener.messages == [
+        "nothing has come from workers for minutes: are there any left? The study waits for them"
+    ]
+
+
+def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
+    clock = itertools.count(1e9, -1000.0)
+    monkeypatch.setattr(time, "time", lambda: next(clock))
+    monkeypatch.setattr(time, "time_ns", lambda: int(1e9 * next(clock)))
+    listener = Listener()
+    done = run(small(seeds=3), tmp_path, observer=listener, checkpoint_every=1e-9)
+    assert done.made == 3
+    assert done.seconds >= 0.0
+    assert all(snapshot.seconds >= 0.0 for snapshot in listener.snapshots)
+    assert_complete(tmp_path, small(seeds=3))
 
 
 def test_what_run_study_refuses(tmp_path):

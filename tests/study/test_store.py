@@ -92,6 +92,39 @@ def test_a_flipped_bit_is_seen(store, runs):
         assert set(gradline.study.results(store.directory)["key"]) == {run.key for run in runs[1:]}
 
 
+def test_a_flipped_bit_in_the_metadata_counts_as_missing_with_the_file_named(store, runs):
+    path = store.path(runs[0].key)
+    table = pq.read_table(path)
+    metadata = dict(table.schema.metadata)
+    metadata[b"gradline.run"] = metadata[b"gradline.run"].replace(b"budget", b"b\xf5dget")  # no UTF-8 any more
+    pq.write_table(table.replace_schema_metadata(metadata), path)
+    said = []
+    again = Store(store.directory, report=said.append)
+    assert again.missing(runs) == [runs[0]]
+    assert len(again.keys()) == len(runs) - 1
+    assert len(gradline.study.summary(store.directory, report=said.append)) == len(runs) - 1
+    assert len(said) == 2
+    assert all(text.startswith(f"{path} is not a result that can be believed") for text in said)
+
+
+@pytest.mark.parametrize("bad", ["[" * 100_000, "[]", "null", '{"method": {"search": 3}}'])
+def test_a_configuration_that_is_none_counts_as_missing(store, runs, bad):
+    path = store.path(runs[0].key)
+    table = pq.read_table(path)
+    pq.write_table(table.replace_schema_metadata({**table.schema.metadata, b"gradline.run": bad.encode()}), path)
+    with pytest.warns(StoreWarning, match="configuration cannot be read"):
+        assert store.missing(runs) == [runs[0]]
+
+
+def test_columns_of_another_type_count_as_missing(store, runs):
+    path = store.path(runs[0].key)
+    table = pq.read_table(path)
+    place = table.schema.get_field_index("step")
+    pq.write_table(table.set_column(place, "step", table["step"].cast(pa.float32())), path)
+    with pytest.warns(StoreWarning, match="step: float"):
+        assert store.missing(runs) == [runs[0]]
+
+
 def test_a_foreign_file_is_not_believed(store, runs):
     pq.write_table(pa.table({"step": [1.0]}), store.path(runs[0].key))
     store.path(runs[1].key).replace(store.path(runs[2].key))  # a whole file under another run's name

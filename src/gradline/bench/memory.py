@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 from gradline.bench.objective import Objective, Task
 from gradline.bench.peers import METHODS, Method
 from gradline.bench.training import apart
+from gradline.study.threads import threads
 
 WIDTH = 600
 """Of a square layer: its parameters are so many more than its inputs and outputs that only they count."""
@@ -40,6 +41,7 @@ def peak_copies(method: Method) -> float:
     return float(allocated.most) / sum(part.numel() * part.element_size() for part in objective.parameters)
 
 
+@threads()
 def copies(methods: Iterable[str]) -> dict[str, float | str]:
     """The peak memory of methods by name, of a grid once; what failed is told in words.
 

@@ -9,6 +9,8 @@ from gradline.bench.measures import Grid
 from gradline.bench.peers import GROUPS, METHODS
 from gradline.bench.problems import HELD_OUT, PROBLEMS, TUNE, Problem
 from gradline.bench.runs import Run, interleaved
+from gradline.searches._arguments import require
+from gradline.study.studies import MOST_SEEDS
 from gradline.study.studies.toml import unknown
 
 PROBLEM_GROUPS: dict[str, tuple[str, ...]] = {"all": tuple(PROBLEMS), "tune": TUNE, "held-out": HELD_OUT}
@@ -76,6 +78,7 @@ def plan(
     names = _methods(methods or ("all",))
     absent = {name: reason for name in names if installed and (reason := METHODS[name].unavailable()) is not None}
     present = tuple(name for name in names if name not in absent)
+    require(seeds <= MOST_SEEDS, "seeds", f"at most {MOST_SEEDS:,}", "each is a run to be planned", seeds)
     return Plan(tuple(dict.fromkeys(settings)), present, seeds, absent)
 
 

@@ -20,6 +20,7 @@ from gradline.study.executors import open_executor
 from gradline.study.files import sweep
 from gradline.study.locks import Locks, forget
 from gradline.study.progress import WINDOW, Observer, Silent, Snapshot
+from gradline.study.threads import threads
 
 SHOW_EVERY = 0.25
 """Seconds between two looks at the progress."""
@@ -90,20 +91,14 @@ def _in_processes(missing: Sequence[Run], directory: Path, workers: int, meter: 
 
 def make(run: Run, directory: Path, tick: Callable[[float], None] = lambda evaluations: None) -> Record | None:
     """Make a run and store its record; `None` if another process makes it just now, or has just made it."""
-    import torch
-
     from gradline.bench.training import train
 
     store = Store(directory)
     with Locks(directory) as locks:
         if not locks.take([run.key]) or store.has(run):
             return None
-        threads = torch.get_num_threads()
-        torch.set_num_threads(1)  # results then do not depend on the number of cores
-        try:
+        with threads():  # results then do not depend on the number of cores
             record = train(run, tick=tick)
-        finally:
-            torch.set_num_threads(threads)
         store.save(record)
         locks.done(run.key)
         return record

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from gradline.searches._arguments import require
+from gradline.study.names import require_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +32,8 @@ class Run:
     revision: int = 1
 
     def __post_init__(self) -> None:
+        require_name("problem", self.problem)
+        require_name("method", self.method)
         for name, reason in (("batch_size", "it counts samples"), ("budget", "it counts evaluations")):
             value = getattr(self, name)
             require(type(value) is int and value > 0, name, "a whole number above 0", reason, value)

@@ -75,7 +75,7 @@ class Store:
                 raise ValueError(f"it holds the run {record.run.key}")
         except FileNotFoundError:
             return None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except Exception as error:  # JSON of others can raise nearly anything
             if path not in self._reported:
                 self._reported.add(path)
                 text = str(error) or type(error).__name__

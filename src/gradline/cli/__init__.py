@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import io
+import os
 import sys
 from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 something failed, 2 not understood, 130 interrupted."""
+    _prepare_streams()
     try:
         from gradline.cli.app import run
     except ModuleNotFoundError as error:
@@ -18,3 +21,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
         return 2
     return run(sys.argv[1:] if arguments is None else list(arguments))
+
+
+def _prepare_streams() -> None:
+    """Have all three streams open, and able to print every name.
+
+    A stream that is closed (`gradline ... >&-`) prints nowhere: else the next file opened would get its number, and
+    what libraries print there would go into it. A character that the terminal's encoding does not have is escaped.
+    """
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        os.set_inheritable(number, True)
+    os.close(number)
+    sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8")
+    sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), encoding="utf-8")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+            stream.reconfigure(errors="backslashreplace")

@@ -77,6 +77,8 @@ def run(arguments: list[str]) -> int:
         return _fail(_missing(error), 2, debug=debug)
     except (ValueError, OSError, ImportError, RuntimeError) as error:
         return _fail(str(error) or type(error).__name__, 2, debug=debug)
+    except MemoryError:
+        return _fail("there is not enough memory for this: fewer runs or fewer workers need less", 2, debug=debug)
     except Exception as error:
         text = f"{type(error).__name__}: {error}"
         return _fail(f"this should not happen: {text} (--debug shows where)", 2, debug=debug)

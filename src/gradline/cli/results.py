@@ -52,7 +52,7 @@ def results(
         problem=problem or None,
         method=method or None,
         batch_size=batch_size or None,
-        report=lambda text: notes.print(text, style="yellow"),
+        report=lambda text: notes.print(text, style="yellow", markup=False),
     )
     if frame.empty:
         raise click.ClickException(

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.figures import style
 from gradline.figures.iris import SEED, iris
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -52,6 +53,7 @@ class Data:
     searched: Path
 
 
+@threads()
 def data(
     *,
     seed: int = SEED,

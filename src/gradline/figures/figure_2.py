@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.figures import style
 from gradline.figures.iris import SEED, iris
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,6 +49,7 @@ class Data:
     batch_size: int
 
 
+@threads()
 def data(
     *,
     seed: int = SEED,

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.figures import style
 from gradline.figures.iris import SEED, iris
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -53,6 +54,7 @@ class Data:
     """Steps of sign changes of the dynamic slopes."""
 
 
+@threads()
 def data(*, seed: int = SEED, batches: int = 4, points: int = 100, spacing: float = 0.002, order: int = 0) -> Data:
     """Walk along -∇L of the network; the data are dealt into so many mini-batches at random.
 

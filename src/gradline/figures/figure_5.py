@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.figures import style
 from gradline.figures.iris import SEED, iris
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +49,7 @@ class Data:
     """The share of points where the dynamic slope has the sign of the full-batch slope."""
 
 
+@threads()
 def data(
     *,
     seed: int = SEED,

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from gradline.figures import style
 from gradline.figures.iris import SEED, iris
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -61,6 +62,7 @@ class Data:
         return {"batch_size": self.batch_sizes, **spreads, "ball_low": self.balls[:, 0], "ball_high": self.balls[:, 1]}
 
 
+@threads()
 def data(
     *,
     seed: int = SEED,

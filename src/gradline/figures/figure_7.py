@@ -12,6 +12,7 @@ from gradline.figures import style
 from gradline.figures.iris import SEED, iris
 from gradline.plot import search
 from gradline.protocol import Record, Stop
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -48,6 +49,7 @@ class Data:
     batch_size: int
 
 
+@threads()
 def data(
     *, seed: int = SEED, batch_size: int = 50, probes: int = 3, points: int = 120, longest: int = 400, order: int = 0
 ) -> Data:

@@ -57,7 +57,7 @@ class Checkpoint:
             with zipfile.ZipFile(self.path) as archive:
                 if "state.pt" not in archive.namelist():
                     return None
-                content = archive.read("state.pt")
+                content = _member(archive, "state.pt")
             state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
         except Exception as error:  # zipfile, pickle and torch have many ways to say that a file is not theirs
             raise CheckpointError(f"its state cannot be read: {error}") from error
@@ -144,7 +144,7 @@ def read(path: Path) -> Checkpoint:
     """The checkpoint in a file, without its state. Raises `FileNotFoundError` or `CheckpointError`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(archive.read("runs.json"))
+            header = json.loads(_member(archive, "runs.json"))
         if header["format"] != FORMAT or header["versions"] != versions():
             made = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
             raise CheckpointError(f"it is of another version: {made}")
@@ -153,6 +153,13 @@ def read(path: Path) -> Checkpoint:
         raise
     except Exception as error:
         raise CheckpointError(f"it is torn or no checkpoint: {error}") from error
+
+
+def _member(archive: zipfile.ZipFile, name: str) -> bytes:
+    """What a checkpoint has under a name. Ours are not compressed, so that none is larger than its file."""
+    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
+        raise CheckpointError(f"its {name} is compressed, which none of ours is")
+    return archive.read(name)
 
 
 def versions() -> dict[str, str]:

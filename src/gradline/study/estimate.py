@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from gradline.study.grouping import groups, makespan
 from gradline.study.runs import Run
 from gradline.study.sizes import row_bytes
+from gradline.study.threads import threads
 from gradline.study.work import MakeEngine, engine_with_data
 
 BYTES_OF_FILE = 9_000
@@ -62,19 +63,13 @@ def estimate(
     The time is that of the first evaluations: searches get shorter or longer later, and other programs take their share
     of the machine. Take it as good to a factor of 1.5.
     """
-    import torch
-
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
     began = time.monotonic()
-    try:
+    with threads():
         tasks = groups(runs, workers)
         rates: dict[tuple[str, int], float] = {}
         for kind, sample in _samples(tasks):
             notice(f"{kind[0]}, batch size {kind[1]}")
             rates[kind] = _rate(sample, probe_seconds, make_engine or engine_with_data)
-    finally:
-        torch.set_num_threads(threads)
     paces = []
     for kind, rate in rates.items():
         same = [run for run in runs if _kind(run) == kind]

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, TypeAlias
+from typing import BinaryIO, Protocol, TypeAlias
 
 Report: TypeAlias = Callable[[str], None]
 """Where to say what was found wrong and passed over."""
@@ -34,6 +34,36 @@ def whole(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
         raise
     _sync_directory(path.parent)
+
+
+class Readable(Protocol):
+    """A stream of bytes."""
+
+    def read(self, size: int, /) -> bytes:
+        """Up to so many bytes; none at its end."""
+        ...
+
+
+class Limited:
+    """Reads from a stream, and no more than some bytes: what is compressed may be a thousand times as large as it says.
+
+    Args:
+        stream: what is read.
+        most: bytes.
+        what: what it is, for the error.
+    """
+
+    def __init__(self, stream: Readable, most: int, what: str) -> None:
+        self._stream, self._left, self._most, self._what = stream, most, most, what
+
+    def read(self, size: int = -1) -> bytes:
+        """Up to so many bytes, or all of them. Raises `ValueError` if there are too many."""
+        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
+        found = self._stream.read(wanted)
+        self._left -= len(found)
+        if self._left < 0:
+            raise ValueError(f"{self._what} must have at most {self._most:,} bytes when it is unpacked, got more")
+        return found
 
 
 def sweep(directory: Path) -> None:

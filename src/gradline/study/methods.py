@@ -12,6 +12,7 @@ from typing import Any, cast
 from gradline import searches
 from gradline.protocol import Search
 from gradline.searches._arguments import require
+from gradline.study.names import require_name
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Method:
     search: Search[Any, Any]
 
     def __post_init__(self) -> None:
+        require_name("name", self.name)
         require(
             dataclasses.is_dataclass(type(self.search)),
             "search",

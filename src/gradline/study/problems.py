@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from gradline.searches._arguments import require
+from gradline.study.names import require_name
 
 
 class Activation(Enum):
@@ -75,9 +76,8 @@ class Problem:
     model: str | None = None
 
     def __post_init__(self) -> None:
-        for name in ("name", "data"):
-            text = getattr(self, name)
-            require(isinstance(text, str) and bool(text), name, "a text", "it is looked up", text)
+        require_name("name", self.name)
+        require(isinstance(self.data, str) and bool(self.data), "data", "a text", "it is looked up", self.data)
         require(
             all(type(units) is int and units > 0 for units in self.hidden),
             "hidden",

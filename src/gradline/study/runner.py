@@ -41,6 +41,8 @@ from gradline.study.work import MakeEngine, Orders, Report, RunError, Task, exec
 
 DEATHS = 3
 """So many workers may die over one task without any progress before it is cut in two, or given up."""
+SILENCE = 180.0
+"""Seconds without news from any worker after which that is said."""
 ASK_AGAIN = 2.0
 """Seconds between two looks at runs that another process works on."""
 
@@ -152,6 +154,7 @@ class _Runner:
         self.following = follower and Following(follower, runs, self.store, orders.post, self.say)
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
+        self.heard = 0, time.monotonic()  # evaluations, and when they were first seen
 
     def run(self) -> Summary:
         began = time.monotonic()
@@ -172,9 +175,8 @@ class _Runner:
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
-        stored = {run.key for run in self.runs} - {failure.key for failure in self.failures}
-        self.checkpoints.tidy(stored)
-        forget(self.orders.directory, stored)
+        self.checkpoints.tidy(self.there | self.stored)
+        forget(self.orders.directory, self.there | self.stored)
         return Summary(
             self.orders.directory,
             len(self.runs),
@@ -230,16 +232,28 @@ class _Runner:
             if self.elsewhere and time.monotonic() - asked > ASK_AGAIN:
                 asked = time.monotonic()
                 self.ask_again(executor)
-            self.observer.update(self.snapshot())
+            snapshot = self.snapshot()
+            self.observer.update(snapshot)
+            self.mind_silence(snapshot.evaluations)
             if self.following:
                 self.following.look(self.there | self.stored)
+
+    def mind_silence(self, evaluations: int) -> None:
+        """Say when nothing has come from workers for long: a cluster that has lost them all waits for new ones."""
+        now = time.monotonic()
+        if evaluations != self.heard[0] or not self.flight:
+            self.heard = evaluations, now
+        elif now - self.heard[1] > SILENCE:
+            self.say("nothing has come from workers for minutes: are there any left? The study waits for them")
 
     def settle(self, executor: Executor, future: Future[Report], task: Task) -> None:
         """A task has ended, one way or another."""
         try:
             report = future.result()
-        except CancelledError:
-            return
+        except CancelledError:  # by us, or by a cluster that has lost its scheduler
+            self.made |= self.note_stored(task)
+            if not self.interrupted:
+                self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
         except RunError as failed:
             self.made |= self.note_stored(task)
             self.retry_alone(executor, task, failed)

@@ -167,9 +167,9 @@ def _read(path: Path) -> tuple[Header, Any]:
     with _opened(path) as file:
         header = _header_of(file.schema_arrow, path)
         table = file.read()
-    if table.schema.names != SCHEMA.names:
-        raise ResultError(f"its columns are {table.schema.names}")
-    return header, table
+        if not table.schema.equals(SCHEMA):
+            raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
+        return header, table
 
 
 def read_header(path: Path) -> Header:
@@ -181,11 +181,12 @@ def read_header(path: Path) -> Header:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        # Opened here: Arrow itself takes no path that is not UTF-8.
+        with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
             yield file
-    except FileNotFoundError:
+    except (FileNotFoundError, ResultError):
         raise
-    except (OSError, pa.ArrowException) as error:
+    except Exception as error:  # one flipped bit in the metadata can raise nearly anything
         raise ResultError(_first_line(error)) from error
 
 
@@ -203,8 +204,8 @@ def _header_of(schema: Any, path: Path) -> Header:
             metadata["gradline.engine"],
             json.loads(metadata["gradline.versions"]),
         )
-    except (KeyError, TypeError, ValueError, AttributeError, ImportError) as error:
-        raise ResultError(f"its configuration cannot be read: {_first_line(error)}") from error
+    except Exception as error:
+        raise ResultError(f"its configuration cannot be read: {type(error).__name__}: {_first_line(error)}") from error
     if run.key != path.stem:
         raise ResultError(f"it holds the run {run.key}")
     return header

@@ -20,6 +20,7 @@ from gradline.protocol import (
 )
 from gradline.study.methods import Method
 from gradline.study.runs import Run
+from gradline.study.threads import threads
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,11 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
     from gradline.study.work import engine_with_data
 
     watched = Watched(run.method.search)
-    engine = engine_with_data([dataclasses.replace(run, method=Method(run.method.name, watched))], None)
+    with threads():
+        engine = engine_with_data([dataclasses.replace(run, method=Method(run.method.name, watched))], None)
     while engine.active:
-        engine.advance()
-        engine.finished()
+        with threads():  # not around the yield: what the caller computes there is the caller's
+            engine.advance()
+            engine.finished()
         while watched.records:
             yield watched.records.pop(0)

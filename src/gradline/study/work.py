@@ -14,8 +14,7 @@ import os
 import platform
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -27,6 +26,7 @@ from gradline.study.locks import Locks
 from gradline.study.result import Result
 from gradline.study.runs import Run
 from gradline.study.store import Store
+from gradline.study.threads import threads
 
 if TYPE_CHECKING:
     from gradline.study.engines import Engine
@@ -109,7 +109,7 @@ class RunError(RuntimeError):
 def execute(task: Task, orders: Orders, make_engine: MakeEngine | None = None) -> Report:
     """Do a task. Raises `RunError`, which names the runs."""
     try:
-        with _threads(orders.threads), Locks(orders.directory) as locks:
+        with threads(orders.threads), Locks(orders.directory) as locks:
             return _Work(task, orders, make_engine or engine_with_data, locks).done()
     except RunError:
         raise
@@ -117,19 +117,6 @@ def execute(task: Task, orders: Orders, make_engine: MakeEngine | None = None) -
         text = "".join(traceback.format_exception_only(error)).strip()
         keys = tuple(run.key for run in task.runs)
         raise RunError(keys, text, traceback.format_exc()) from None
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    """So many threads of torch, and then as many as before: this may be the user's own process."""
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def engine_with_data(runs: Sequence[Run], state: dict[str, Any] | None) -> Engine:

@@ -9,6 +9,7 @@ from importlib.util import find_spec
 
 from gradline.bench.objective import Objective
 from gradline.bench.peers.stepping import Stepper
+from gradline.study.names import require_name
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +35,9 @@ class Method:
     module: str
     family: str | None = None
     rate: float | None = None
+
+    def __post_init__(self) -> None:
+        require_name("name", self.name)
 
     def unavailable(self) -> str | None:
         """Why it cannot be run here; `None` if it can."""

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from gradline.bench.objective import Task
+from gradline.study.names import require_name
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,9 @@ class Problem:
     error: str
     points: int = 60
     revision: int = 1
+
+    def __post_init__(self) -> None:
+        require_name("name", self.name)
 
     def size(self, batch_size: int) -> Size:
         """The budget and target of a batch size."""

@@ -7,8 +7,10 @@ dimensions, the dimensions as big-endian 32-bit numbers, then the numbers.
 from __future__ import annotations
 
 import gzip
+import io
 import math
 import struct
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ import numpy.typing as npt
 from gradline.study.data.dataset import Samples
 from gradline.study.data.errors import DataError
 from gradline.study.data.files import Download, File, read_verified
+from gradline.study.files import Limited
 
 TRAINING = 50_000
 _MIRRORS = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "http://yann.lecun.com/exdb/mnist/")
@@ -133,4 +136,10 @@ def parse_idx(content: bytes, *, dimensions: int, name: str) -> npt.NDArray[Any]
 
 def _content(wanted: Download, directory: Path) -> bytes:
     file, content = read_verified(wanted.choices[0], directory)
-    return gzip.decompress(content) if file.path.endswith(".gz") else content
+    if not file.path.endswith(".gz"):
+        return content
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as zipped:
+            return Limited(zipped, wanted.unpacked[0].size, "what is in it").read()
+    except (OSError, EOFError, zlib.error, ValueError) as error:
+        raise DataError(f"{file.under(directory)} cannot be unpacked: {error}") from error

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradline.searches._arguments import require
 from gradline.study.methods import Method
+from gradline.study.names import require_name
 from gradline.study.problems import Problem
 from gradline.study.runs import Run, Sampling
 from gradline.study.studies.toml import StudyError, unknown
@@ -22,6 +23,8 @@ from gradline.study.studies.toml import StudyError, unknown
 __all__ = ["Study", "StudyError", "available", "load", "plan", "validate"]
 
 SHIPPED = Path(__file__).parent
+MOST_SEEDS = 100_000
+"""Of a study: its runs are planned in memory."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,7 +41,7 @@ class Study:
     ```
 
     Args:
-        name: what it is called.
+        name: what it is called, also on the disk.
         title: what it is about, in a line.
         problems: what is trained.
         methods: how.
@@ -68,6 +71,7 @@ class Study:
     angle: bool = False
 
     def __post_init__(self) -> None:
+        require_name("name", self.name)
         for name in ("problems", "methods", "seeds", "sampling", "direction_batch_sizes"):
             require(bool(getattr(self, name)), name, "at least one", "nothing would be run", getattr(self, name))
         require(self.batch_sizes != (), "batch_sizes", "at least one, or None", "nothing would be run", ())

@@ -25,7 +25,6 @@ options = { growth = 4.0 }
 from __future__ import annotations
 
 import dataclasses
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from pathlib import Path
@@ -33,15 +32,15 @@ from typing import Any, TypeVar, cast
 
 from gradline import searches
 from gradline.study.methods import METHODS, Method, find_search
+from gradline.study.names import require_name
 from gradline.study.problems import PROBLEMS, Activation, Loss, Problem
 from gradline.study.runs import Sampling
-from gradline.study.studies import Study
+from gradline.study.studies import MOST_SEEDS, Study
 from gradline.study.studies.toml import Place, StudyError, Toml, unknown
 
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _STUDY = {field.name for field in dataclasses.fields(Study)} | {"problem", "method"}
 _PROBLEM = {field.name for field in dataclasses.fields(Problem)} | {"like"}
 _METHOD = {"name", "search", "options", "like"}
@@ -67,7 +66,7 @@ def read(
     own_problems = reader.tables("problem", PROBLEMS, reader.problem)
     own_methods = reader.tables("method", METHODS, reader.method)
     fields: dict[str, Any] = {
-        "name": reader.text("name", path.stem),
+        "name": reader.name(("name",), values.get("name", path.stem)),
         "title": reader.text("title", ""),
         "problems": reader.named("problems", PROBLEMS | own_problems, own_problems, problems),
         "methods": reader.named("methods", METHODS | own_methods, own_methods, methods),
@@ -77,7 +76,7 @@ def read(
     if budget is not None or "budget" in values:
         fields["budget"] = _count(budget) if budget is not None else reader.whole("budget", 1)
     if seeds is not None or "seeds" in values:
-        fields["seeds"] = tuple(range(_count(seeds, "seeds"))) if seeds is not None else reader.seeds()
+        fields["seeds"] = tuple(range(_count(seeds, "seeds", MOST_SEEDS))) if seeds is not None else reader.seeds()
     if "sampling" in values:
         modes = values["sampling"] if isinstance(values["sampling"], list) else [values["sampling"]]
         fields["sampling"] = tuple(reader.choice(("sampling",), Sampling, mode) for mode in modes)
@@ -107,6 +106,13 @@ class _Reader:
             raise self.toml.error((name,), f"must be a text in quotes, got {value!r}")
         return value
 
+    def name(self, place: Place, value: Any) -> str:
+        try:
+            require_name("name", value)
+        except ValueError as error:
+            raise self.toml.error(place, str(error).removeprefix("name ")) from None
+        return str(value)
+
     def whole(self, name: str, least: int) -> int:
         return self._whole((name,), self.values[name], least)
 
@@ -126,7 +132,7 @@ class _Reader:
         value = self.values["seeds"]
         if isinstance(value, list):
             return tuple(self._whole(("seeds",), seed, 0) for seed in value)
-        return tuple(range(self._whole(("seeds",), value, 1)))
+        return tuple(range(self._whole(("seeds",), value, 1, most=MOST_SEEDS)))
 
     def choice(self, place: Place, kind: type[E], value: object) -> E:
         options = {str(option.value): option for option in kind}
@@ -166,11 +172,7 @@ class _Reader:
             place = (kind, position)
             if "name" not in table:
                 raise self.toml.error(place, "name is missing (runs and files are named by it)")
-            name = table["name"]
-            if not isinstance(name, str) or not _NAME.fullmatch(name):
-                raise self.toml.error(
-                    (*place, "name"), f"must be letters, digits, '.', '+' and '-' (files are named by it), got {name!r}"
-                )
+            name = self.name((*place, "name"), table["name"])
             if name in shipped or name in own:
                 raise self.toml.error((*place, "name"), f"must be a new name (there is a {kind} of it), got {name!r}")
             own[name] = make(place, table, {**shipped, **own})
@@ -247,10 +249,12 @@ class _Reader:
             raise self.toml.error(place, f"must be a list in brackets, got {value!r}")
         return value
 
-    def _whole(self, place: Place, value: object, least: int, *, or_same: bool = False) -> int:
+    def _whole(self, place: Place, value: object, least: int, *, most: int | None = None, or_same: bool = False) -> int:
         if type(value) is not int or value < least:
             rule = f'whole numbers from {least} on or "same"' if or_same else f"whole, and at least {least}"
             raise self.toml.error(place, f"must be {rule}, got {value!r}")
+        if most is not None and value > most:
+            raise self.toml.error(place, f"must be at most {most:,} (each is a run to be planned), got {value}")
         return value
 
 
@@ -262,7 +266,9 @@ def _refuse_unknown(
             raise toml.error((*place, name), unknown(kind, name, known, plural=plural))
 
 
-def _count(value: int, name: str = "budget") -> int:
+def _count(value: int, name: str = "budget", most: int | None = None) -> int:
     if type(value) is not int or value < 1:
         raise StudyError(f"{name} must be a whole number above 0, got {value!r}")
+    if most is not None and value > most:
+        raise StudyError(f"{name} must be at most {most:,} (each is a run to be planned), got {value}")
     return value

@@ -36,6 +36,8 @@ class Toml:
             self.values: dict[str, Any] = tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
             raise StudyError(_syntax_error(file, str(error))) from None
+        except RecursionError:
+            raise StudyError(f"{file}: its values must be nested less deeply (Python's stack is limited)") from None
         self._lines = _lines(text)
 
     def line(self, place: Place) -> int | None:
