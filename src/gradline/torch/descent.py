@@ -129,6 +129,7 @@ class Descent:
         `scaled`: by a loss scaler, which lowers its scale after an overflow. So there is another look at the same point
         before it counts: one at a probe, and at the start as many as the scale may need to find its size.
         """
+        self._say_place(probing=self.probing)
         evaluation = self.evaluator.look(self.line if self.probing else None, closure)
         loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # a kept one must not keep its graph
         if scaled and not evaluation.finite and self.overflows < (1 if self.probing else 16):
@@ -327,4 +328,11 @@ class Descent:
     def _evaluate(self, closure: Closure, line: Line | None, noise: Noise | None) -> Evaluation:
         if noise is not None:
             noise.again()
+        self._say_place(probing=line is not None)
         return self.evaluator.evaluate(closure, line)
+
+    def _say_place(self, *, probing: bool) -> None:
+        """Tell the other processes, with the numbers of the next evaluation, which one it is."""
+        pending = self.pending if probing else None
+        probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
+        self.evaluator.ranks.at(self.iterations + 1, probe, step)

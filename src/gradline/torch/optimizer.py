@@ -21,6 +21,7 @@ from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients
 from gradline.torch.noise import Noise
 from gradline.torch.per_sample import PerSample
+from gradline.torch.settings import settings_of
 from gradline.torch.sharded import local, local_gradient
 from gradline.torch.states import SavedOptimizer, SearchHook
 from gradline.torch.way import Way
@@ -202,6 +203,7 @@ class LineSearchOptimizer(SavedOptimizer):
         noise = None
         self._stepping = True
         try:
+            descent.evaluator.ranks.begin(self._settings)
             if closure is None:
                 descent.turn(scaled=hasattr(self, "found_inf"))
             elif self.spread:
@@ -329,6 +331,11 @@ class LineSearchOptimizer(SavedOptimizer):
                     UserWarning,
                     stacklevel=6 if "step" in vars(self) else 5,
                 )
+
+    def _settings(self) -> dict[str, str]:
+        """What decides on the steps: must be the same in all processes that train one model."""
+        descent = self._descent
+        return settings_of(descent.search, self._base, reuse_gradient=descent.reuse_gradient, spread=self.spread)
 
     def _is_preparation(self) -> bool:
         """Whether this is the first step, on gradients of 0: `torch.distributed.checkpoint` makes the state so."""
