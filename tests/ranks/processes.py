@@ -7,6 +7,7 @@ same reason they are forked from one process that has imported torch and done no
 from __future__ import annotations
 
 import datetime
+import gc
 import os
 import tempfile
 import traceback
@@ -70,6 +71,7 @@ def _serve(rank, size, store, tasks, answers):
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60)
     )
+    gc.freeze()  # optimizers look through what Python may collect for the modules around their parameters
     while True:
         function, arguments = tasks.get()
         try:

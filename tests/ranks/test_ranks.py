@@ -8,17 +8,14 @@ import torch.distributed as dist
 from ranks.work import Trained, net, train
 
 WAYS = [
-    ("GolsI", None, True),
     ("GolsI", None, False),
     ("GolsI", "Adam", True),
-    ("GolsI", "AdamW", False),
     ("GolsMax", "SGD", False),
-    ("GolsMax", None, True),
     ("Armijo", None, True),
     ("Angle", "Adam", False),
     ("Angle", None, True),
 ]
-OF_THREE = [("GolsI", "AdamW", False), ("Armijo", None, True), ("Angle", None, True)]
+OF_THREE = [("GolsI", "AdamW", False), ("GolsMax", None, True), ("Angle", "Adam", True)]
 
 
 def check_against_one_process(world, kind, search, direction, closure):
