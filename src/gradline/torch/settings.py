@@ -25,10 +25,10 @@ def settings_of(search: Any, base: Optimizer | None, **more: Any) -> dict[str, s
     if dataclasses.is_dataclass(search):
         found |= _plain({field.name: getattr(search, field.name) for field in dataclasses.fields(search)})
     if base is not None:
+        names = [name for name in base.defaults if name not in _IMPLEMENTATION]
         for place, group in enumerate(base.param_groups):
-            options = {name: group[name] for name in base.defaults if name in group and name not in _IMPLEMENTATION}
             where = f" of group {place}" if len(base.param_groups) > 1 else ""
-            found |= {name + where: text for name, text in _plain(options).items()}
+            found |= _plain({name + where: group[name] for name in names if name in group})
     return found | _plain(more)
 
 
@@ -61,6 +61,6 @@ def _plain(values: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _is_plain(value: Any) -> bool:
-    if isinstance(value, tuple | list):
-        return all(map(_is_plain, value))
-    return value is None or isinstance(value, bool | int | float | str)
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return True
+    return isinstance(value, tuple | list) and all(map(_is_plain, value))
