@@ -183,13 +183,17 @@ class Descent:
             line.home()
             return
         told, kept = (mark.told, mark.kept) if pending is mark.pending else (0, {})
-        self.pending = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
-        self.kept = kept
-        if mark.probing and pending is mark.pending:
-            self.to_probe()
-            self.probing = True
+        again = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
+        probing = mark.probing and pending is mark.pending
+        if probing:
+            line.go(again.step)
         else:
             line.home()
+        self.pending, self.kept, self.probing = (
+            again,
+            kept,
+            probing,
+        )  # last: so far it can be done again
 
     def _begin(self, at_origin: Evaluation) -> Any:
         """Aim from an evaluation at the present point and begin a search, if there is anything to search.

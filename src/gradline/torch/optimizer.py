@@ -215,7 +215,11 @@ class LineSearchOptimizer(SavedOptimizer):
         except BaseException:
             self._forget_scaler()
             with torch.no_grad():  # the closure's way out may have been interrupted
-                descent.rewind(mark)
+                try:
+                    descent.rewind(mark)
+                except BaseException:  # a second failure: Ctrl-C again, or torch's signal of a loader's dead worker
+                    descent.rewind(mark)
+                    raise
             if noise is not None:  # taken again, the step sees the same noise: a part of it may have been seen
                 noise.again()
             raise
