@@ -28,3 +28,23 @@ def store(tmp_path_factory):
     directory = tmp_path_factory.mktemp("study")
     small_store.make(directory)
     return directory
+
+
+@pytest.fixture(scope="session")
+def two():
+    """Two processes that run functions as ranks of one group."""
+    from ranks.processes import World
+
+    world = World(2)
+    yield world
+    world.close()
+
+
+@pytest.fixture(scope="session")
+def three():
+    """Three of them."""
+    from ranks.processes import World
+
+    world = World(3)
+    yield world
+    world.close()

@@ -1,19 +1,24 @@
 """Functions run in real processes that talk to each other by gloo.
 
-One pool of processes serves a whole test session: starting Python and torch takes far longer than the tests.
+One pool of processes serves a whole test session: starting Python and torch takes far longer than the tests. For the
+same reason they are forked from one process that has imported torch and done nothing else (no threads, no locks held).
 """
 
 from __future__ import annotations
 
 import datetime
+import gc
+import os
 import tempfile
 import traceback
 from pathlib import Path
+from unittest import mock
 
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
+PRELOADED = ["torch", "torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "gradline"]
 PATIENCE = 240.0
 """Seconds after which a rank that does not answer is a failure of the test, not of the whole session."""
 
@@ -26,7 +31,8 @@ class World:
     """Some processes, a rank each, that run a function after another."""
 
     def __init__(self, size):
-        context = mp.get_context("spawn")
+        context = mp.get_context("forkserver")
+        context.set_forkserver_preload(PRELOADED)
         self.size = size
         self._folder = tempfile.TemporaryDirectory(prefix="gradline-ranks-")
         store = str(Path(self._folder.name) / "store")
@@ -56,6 +62,7 @@ class World:
     def close(self):
         for process in self._processes:
             process.kill()
+            process.join()
         self._folder.cleanup()
 
 
@@ -64,6 +71,7 @@ def _serve(rank, size, store, tasks, answers):
     dist.init_process_group(
         "gloo", init_method=f"file://{store}", rank=rank, world_size=size, timeout=datetime.timedelta(seconds=60)
     )
+    gc.freeze()  # optimizers look through what Python may collect for the modules around their parameters
     while True:
         function, arguments = tasks.get()
         try:
@@ -71,3 +79,10 @@ def _serve(rank, size, store, tasks, answers):
         except Exception:
             answer = Failure(traceback.format_exc())
         answers.put((rank, answer))
+
+
+def launched(rank, size):
+    """The variables that a launcher sets, for trainers that look for them: `torchrun`, `accelerate launch`."""
+    found = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": size, "LOCAL_WORLD_SIZE": size, "NODE_RANK": 0}
+    where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "1"}  # never used: the processes have a group already
+    return mock.patch.dict(os.environ, {**{name: str(number) for name, number in found.items()}, **where})

@@ -83,9 +83,8 @@ def check(answers, iterations=4):
     assert all(map(torch.equal, parameters, others))
 
 
-@pytest.mark.parametrize("synced", [True, False], ids=["synchronised", "no_sync"])
+@pytest.mark.parametrize(("micro", "synced"), [(0, True), (1, False)], ids=["synchronised", "no_sync"])
 @pytest.mark.parametrize("place", ["before", "forward", "loss", "after", "devices"])
-@pytest.mark.parametrize("micro", [0, 1])
 def test_a_failure_in_one_of_several_passes(two, micro, synced, place):
     check(two(accumulate, micro, synced, place, 3))
 

@@ -69,6 +69,6 @@ def net(inputs):
     return nn.Sequential(nn.Linear(inputs, 7), nn.Tanh(), nn.Linear(7, 5, bias=False), nn.Tanh(), nn.Linear(5, 1))
 
 
-def train(rank, size, kind, search, direction, closure, steps=12, **options):
+def train(rank, size, kind, search, direction, closure, steps=6, **options):
     problem = Trained(rank, size, kind=kind, search=search, direction=direction, model=net, **options)
     return *problem.train(steps, closure=closure), problem.whole()

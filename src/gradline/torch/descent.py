@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple, cast
 
@@ -73,6 +74,7 @@ class Descent:
         self.context = context
         context.on_found = partial(self.discover_context, last=False)
         self.process_group: Any = None
+        self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
         self._around: list[nn.Module] | None = None  # the modules for which other processes were looked for last
         self.iterations = 0  # searches that have ended
         self.taken = 0  # those of them that took a step
@@ -106,6 +108,7 @@ class Descent:
         around = self.context.around()
         if self._around is None or list(map(id, around)) != list(map(id, self._around)):
             self.evaluator.join(find(self.context.parameters(), around, self.process_group))
+            self.evaluator.ranks.begin(self.settings)
             self._around = around
         if self.evaluator.per_sample is not None:
             self.evaluator.per_sample.check(self.evaluator.ranks)
@@ -146,8 +149,10 @@ class Descent:
         before it counts: one at a probe, and at the start as many as the scale may need to find its size.
         """
         self.discover_context(last=closure is None)
+        self._say_place(probing=self.probing)
         computed = self.evaluator.look(closure)
         self.discover_context(last=True)
+        self._say_place(probing=self.probing)
         evaluation = self.evaluator.measured(computed, self.line if self.probing else None)
         loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # a kept one must not keep its graph
         if scaled and not evaluation.finite and self.overflows < (1 if self.probing else 16):
@@ -201,13 +206,17 @@ class Descent:
             line.home()
             return
         told, kept = (mark.told, mark.kept) if pending is mark.pending else (0, {})
-        self.pending = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
-        self.kept = kept
-        if mark.probing and pending is mark.pending:
-            self.to_probe()
-            self.probing = True
+        again = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
+        probing = mark.probing and pending is mark.pending
+        if probing:
+            line.go(again.step)
         else:
             line.home()
+        self.pending, self.kept, self.probing = (
+            again,
+            kept,
+            probing,
+        )  # last: so far it can be done again
 
     def _begin(self, at_origin: Evaluation) -> Any:
         """Aim from an evaluation at the present point and begin a search, if there is anything to search.
@@ -370,6 +379,14 @@ class Descent:
     def _evaluate(self, closure: Closure, noise: Noise | None, *, at_probe: bool) -> Evaluation:
         if noise is not None:
             noise.again()
+        self._say_place(probing=at_probe)
         computed = self.evaluator.evaluate(closure)
         self.discover_context(last=True)
+        self._say_place(probing=at_probe)
         return self.evaluator.measured(computed, self.line if at_probe else None)
+
+    def _say_place(self, *, probing: bool) -> None:
+        """Tell the other processes, with the numbers of the next evaluation, which one it is."""
+        pending = self.pending if probing else None
+        probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
+        self.evaluator.ranks.at(self.iterations + 1, probe, step)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,12 @@ class Alone:
 
     size = 1
     gathered: Sequence[weakref.ref[Any]] = ()  # modules that may hold whole copies of sharded parameters
+
+    def begin(self, settings: Callable[[], Mapping[str, str]]) -> None:
+        """A step begins, with these settings."""
+
+    def at(self, search: int, probe: int, step: float) -> None:
+        """The next evaluation is this probe of this search; probe 0 is the search's origin."""
 
     def measure(
         self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor

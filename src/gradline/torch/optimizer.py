@@ -22,6 +22,7 @@ from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients
 from gradline.torch.noise import Noise
 from gradline.torch.per_sample import PerSample
+from gradline.torch.settings import settings_of
 from gradline.torch.sharded import local, local_gradient
 from gradline.torch.states import SavedOptimizer, SearchHook
 from gradline.torch.way import Way
@@ -118,6 +119,7 @@ class LineSearchOptimizer(SavedOptimizer):
         context = ModuleContext(self._parameters, model)
         self._descent = Descent(search, course, evaluator, context, reuse_gradient=reuse_gradient, way=way)
         self._descent.process_group = process_group
+        self._descent.settings = self._settings
         self.spread = spread
         self.same_noise = same_noise
         self._evaluating = False
@@ -207,6 +209,7 @@ class LineSearchOptimizer(SavedOptimizer):
         noise = None
         self._stepping = descent.context.stepping = True
         try:
+            descent.evaluator.ranks.begin(self._settings)
             if closure is None:
                 descent.turn(scaled=hasattr(self, "found_inf"))
             elif self.spread:
@@ -218,7 +221,11 @@ class LineSearchOptimizer(SavedOptimizer):
         except BaseException:
             self._forget_scaler()
             with torch.no_grad():  # the closure's way out may have been interrupted
-                descent.rewind(mark)
+                try:
+                    descent.rewind(mark)
+                except BaseException:  # a second failure: Ctrl-C again, or torch's signal of a loader's dead worker
+                    descent.rewind(mark)
+                    raise
             if noise is not None:  # taken again, the step sees the same noise: a part of it may have been seen
                 noise.again()
             raise
@@ -350,6 +357,11 @@ class LineSearchOptimizer(SavedOptimizer):
                     UserWarning,
                     stacklevel=stacklevel,
                 )
+
+    def _settings(self) -> dict[str, str]:
+        """What decides on the steps: must be the same in all processes that train one model."""
+        descent = self._descent
+        return settings_of(descent.search, self._base, reuse_gradient=descent.reuse_gradient, spread=self.spread)
 
     def _is_preparation(self) -> bool:
         """Whether this is the first step, on gradients of 0: `torch.distributed.checkpoint` makes the state so."""

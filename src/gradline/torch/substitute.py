@@ -74,6 +74,8 @@ class Substitute:
         model = self._reference()
         if model is None or self._usual is None or self._stage is _Stage.BACKWARD:
             return False
+        if model._join_config.enable:  # the others may have run out of data, and take part in nothing any more
+            return False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if model.static_graph:
             if self._used is None:
