@@ -180,18 +180,18 @@ def descend(steps, noise, *, curvature, seed=0, search=None):
     """Steepest descent on a noisy bowl with the way kept by hand; the losses and the steps."""
     random = np.random.default_rng(seed)
     search = search or Angle()
-    x, points, losses, taken = np.ones(len(curvature)), [], [], []
+    x, mean, losses, taken = np.ones(len(curvature)), np.zeros(len(curvature)), [], []
     memory = search.start()
 
     def gradient(at):
         return curvature * at + noise * random.standard_normal(len(at))
 
     g = gradient(x)
-    for _ in range(steps):
-        way = x - np.mean(points, axis=0) if points else np.zeros_like(x)
+    for step in range(steps):
+        way = x - mean if step else np.zeros_like(x)
         seen = Course(-g @ g, g @ way, float(np.linalg.norm(g) * np.linalg.norm(way)))
         pending = Pending(search, Origin(seen, float(np.linalg.norm(g))), memory)
-        points.append(x)
+        mean += (x - mean) / (step + 1)
         direction = -g
         while pending.outcome is None:
             g = gradient(x + pending.step * direction)
@@ -245,6 +245,17 @@ def test_under_noise_the_steps_shrink_and_the_loss_with_them():
     early, late = (np.mean([run[part] for run in losses]) for part in (slice(300, 500), slice(3000, 4000)))
     assert late < 0.5 * early
     assert np.median([run[-1] for run in steps]) < 0.6 * np.median([run[300] for run in steps])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("noise", [0.01, 1.0])
+@pytest.mark.parametrize("curvature", [BOWL, np.logspace(0.0, -3.0, 50)], ids=["4 directions", "50 directions"])
+def test_in_a_hundred_thousand_noisy_steps_the_loss_keeps_falling(noise, curvature):
+    losses, steps = descend(100_000, noise, curvature=curvature)
+    parts = [losses[slice(end * 4 // 5, end)].mean() for end in (1_000, 10_000, 100_000)]
+    assert parts[2] < 0.9 * parts[1]
+    assert parts[2] < parts[0]
+    assert 1e-9 < steps[-1] < steps[1_000]
 
 
 def test_a_hundred_times_longer_units_change_nothing_but_the_step():

@@ -35,6 +35,26 @@ def test_weights_grow_with_a_power_of_the_number_of_points(power):
     assert average.module.weight.item() == pytest.approx(400 * (power + 1) / (power + 2), rel=0.01)
 
 
+@pytest.mark.slow
+def test_after_a_hundred_thousand_points_the_weights_are_still_right_and_rounding_is_far_below_the_noise():
+    draws = torch.Generator().manual_seed(0)
+    models = [nn.Linear(64, 1, bias=False, dtype=dtype) for dtype in (torch.float32, torch.float64)]
+    averages = [gradline.LateAverage(model) for model in models]
+    ramp = nn.Linear(1, 1, bias=False, dtype=torch.float64)
+    of_ramp = gradline.LateAverage(ramp)
+    for k in range(1, 100_001):
+        noisy = 1.0 + 0.01 * torch.randn(1, 64, generator=draws)
+        for model, average in zip(models, averages, strict=True):
+            with torch.no_grad():
+                model.weight.copy_(noisy)
+            average.update_parameters(model)
+        nn.init.constant_(ramp.weight, k)
+        of_ramp.update_parameters(ramp)
+    assert of_ramp.module.weight.item() == pytest.approx(0.9 * 100_000, rel=1e-4)
+    single, double = (average.module.weight.double() for average in averages)
+    assert (single - double).abs().max() < 0.01 * 0.01  # a hundredth of the noise of one point
+
+
 def test_a_plain_mean_is_the_power_of_0():
     model = nn.Linear(1, 1, bias=False)
     average = gradline.LateAverage(model, power=0.0)

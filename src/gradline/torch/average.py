@@ -23,6 +23,11 @@ class LateAverage(AveragedModel):
     training goes on: there is no decay rate to choose. BatchNorm's statistics are averaged likewise. It is torch's
     `AveragedModel` with these weights, and is called, saved and loaded as that is.
 
+    The average has the type of the parameters. After n points the next one counts by about 9/n, and what that changes
+    is lost where it is below the last digit: keep parameters in float32. There, after 100,000 points, movements of less
+    than about 0.05 % of a parameter are lost if they are smooth, and hardly anything if they are noisy. In half
+    precision the average stands still after some hundred points.
+
     ```python
     import torch, gradline
 

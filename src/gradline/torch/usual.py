@@ -28,11 +28,11 @@ class Usual:
 
     def part(self, norm: float) -> float:
         """The part of a gradient of this length that counts: 1, unless it is an outlier."""
-        return self.length / norm if self.seen and norm > _UNUSUAL * self.length else 1.0
+        return self.length / norm if 0.0 < _UNUSUAL * self.length < norm else 1.0
 
     def after(self, norm: float) -> Usual:
         """The same after one more gradient; one of length 0 or of no finite length tells nothing."""
         if not 0.0 < norm < float("inf"):
             return self
-        norm = min(norm, _UNUSUAL * self.length) if self.seen else norm
+        norm = min(norm, _UNUSUAL * self.length) if self.length else norm
         return Usual(self.length + max(1.0 / (self.seen + 1), _LATE) * (norm - self.length), self.seen + 1)
