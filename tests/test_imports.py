@@ -118,7 +118,9 @@ def test_the_reader_of_imports_sees_them():
 
 ALLOWED = {
     "gradline.protocol": (),
-    "gradline.function": ("gradline.protocol",),
+    "gradline.driver": ("gradline.protocol",),
+    "gradline.codec": ("gradline.driver", "gradline.protocol"),
+    "gradline.function": ("gradline.driver", "gradline.protocol"),
     "gradline.searches": ("gradline.protocol", "gradline.searches"),
     "gradline.testing": ("gradline.protocol", "gradline.testing"),
     "gradline.plot": ("gradline.protocol", "gradline.searches", "gradline.plot"),

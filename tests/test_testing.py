@@ -13,7 +13,7 @@ import pytest
 import gradline.function
 import gradline.protocol
 import gradline.testing
-from gradline import searches, solve
+from gradline import codec, searches, solve
 from gradline.protocol import Moments, Outcome, Slope, Stop, Value
 from gradline.searches import Angle, Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, Prls, StrongWolfe
 from gradline.testing import ZOO, Function, check_decrease, check_line_search, check_sign_change, check_strong_wolfe
@@ -292,7 +292,7 @@ BROKEN = {
     ReadsTheValue: r"must declare what it looks at .*, but where it declares Slope it reads \.value",
     ReadsTheVarianceAtTheOrigin: r"must declare what it looks at .*, but where it declares Value it reads \.slope_var",
     Peeks: "a search must look only at what it declares, but .* if told more: 2 of them in place of 1",
-    LooksAtNumbers: "observes must be Slope, Value, Moments or Course, got <class 'float'>",
+    LooksAtNumbers: "observes must be Slope, Value, Moments or Heading, got <class 'float'>",
     Returns: r"must accept its last probe or one of its candidates .* it accepted probe 0, and after probe 1",
     ForgetsItsCandidates: r"it accepted probe 0, and after probe 1 its candidates were \[1\]",
     NoStart: r"a search must have start\(\) and a generator search\(origin, memory\)",
@@ -327,13 +327,12 @@ def test_own_functions_and_bounds():
 
 
 def test_memory_that_passes_can_be_saved():
-    saving = pytest.importorskip("gradline.torch.saving")
     for memory in (None, 1, 0.5, True, "x", (1.0, None, (2, 3)), Pair(1.0, 2)):
         search = Search()
         search.start = lambda: memory
-        assert saving.unpack_memory(search, saving.pack_memory(memory)) == memory
+        assert codec.unpack_memory(search, codec.pack_memory(memory)) == memory
     with pytest.raises(TypeError):
-        saving.pack_memory([0.1])
+        codec.pack_memory([0.1])
 
 
 # ---- the zoo

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
-from gradline.protocol import Course, Origin, Pending, Record, Search, Slope, observes
+from gradline.driver import Driver
+from gradline.protocol import Heading, Origin, Pending, Record, Search, Slope, observes
 
 O = TypeVar("O", bound=Slope)
 M = TypeVar("M")
@@ -35,9 +37,9 @@ def solve(
 
     Args:
         search: any search.
-        phi: step → `Slope`, `Value`, `Moments` or `Course`, whichever the search needs; a plain number stands for a
-            `Slope`, or for a `Course` without a way. It is asked once at 0, for the origin, and then once for each
-            probe.
+        phi: step → `Slope`, `Value`, `Moments` or `Heading`, whichever the search needs; a plain number stands for a
+            `Slope`, or for a `Heading` without a displacement. It is asked once at 0, for the origin, and then once
+            for each probe.
         norm: ‖d‖, the length of the direction that `phi` goes along. It bounds the steps of the gradient-only searches,
             which are at most 1/‖d‖.
         memory: what an earlier search handed on (`outcome.memory`); without it `search.start()`.
@@ -50,9 +52,14 @@ def solve(
         seen = phi(step)
         if isinstance(seen, Slope):
             return seen
-        return cast(O, Course(float(seen), 0.0, 0.0) if observes(search) is Course else Slope(float(seen)))
+        return cast(O, Heading(float(seen), 0.0, 0.0) if observes(search) is Heading else Slope(float(seen)))
 
-    pending = Pending(search, Origin(see(0.0), norm), search.start() if memory is _START else memory)
-    while pending.outcome is None:
-        pending.tell(see(pending.step))
-    return pending.record
+    driver = Driver(search) if memory is _START else Driver(search, memory=memory)
+    origin = Origin(see(0.0), norm)
+    if not (origin.at_zero.finite and 0.0 <= norm < math.inf):
+        Pending(search, origin, driver.memory)  # says what is wrong: a function has no next mini-batch to wait for
+    if driver.begin(origin):
+        while driver.observe(see(cast("Pending[O, M]", driver.pending).step)) is None:
+            pass
+        driver.accept()
+    return cast("Record[O, M]", driver.last)

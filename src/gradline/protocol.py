@@ -9,8 +9,8 @@ The rules of the core:
    (`seen = yield step`), and *driven* through [`Pending`][gradline.protocol.Pending], which records the transcript.
 2. A search is pure: no randomness, clock, printing or tensors. Same observations, same steps.
 3. What a search must see is a type: `Slope`, or `Value`, or `Moments`. Each has all that the one before it has,
-   so an evaluator of `Moments` drives all their searches. `Course` is a `Slope` that also knows where the parameters
-   come from. A search may be satisfied with less at its probes than at the origin.
+   so an evaluator of `Moments` drives all their searches. `Heading` is a `Slope` with the angle between the gradient
+   and the displacement of the parameters. A search may be satisfied with less at its probes than at the origin.
 4. Memory goes in as a value and comes out as a value. It is made of numbers (a number, `None`, or a tuple of such),
    so that it can be saved anywhere.
 5. Steps are finite and never negative. A search that would accept a non-finite point ends at the origin instead.
@@ -27,7 +27,7 @@ from enum import Enum
 from typing import Any, Generic, Protocol, TypeAlias, TypeVar, cast
 
 __all__ = [
-    "Course",
+    "Heading",
     "Moments",
     "Origin",
     "Outcome",
@@ -55,6 +55,11 @@ class Slope:
         """Whether every number that describes the function (not its noise) is finite."""
         return math.isfinite(self.slope)
 
+    @property
+    def usable(self) -> bool:
+        """Whether a search can begin from it: every number is finite, those that describe noise too."""
+        return self.finite
+
 
 @dataclass(frozen=True, slots=True)
 class Value(Slope):
@@ -75,13 +80,18 @@ class Moments(Value):
     value_var: float
     slope_var: float
 
+    @property
+    def usable(self) -> bool:
+        """Whether all four numbers are finite."""
+        return self.finite and math.isfinite(self.value_var) and math.isfinite(self.slope_var)
+
 
 @dataclass(frozen=True, slots=True)
-class Course(Slope):
-    """The slope of one evaluation, and how its gradient stands to the way that the parameters have come.
+class Heading(Slope):
+    """The slope of one evaluation, and the angle between its gradient g and the displacement w of the parameters.
 
-    The way leads from the mean of all earlier points to the present one. `along` is the derivative along it, g·w, and
-    `scale` is ‖g‖·‖w‖; both are 0 while there is no way yet.
+    The displacement leads from the mean of all earlier accepted points to the present one. `along` is g·w, and `scale`
+    is ‖g‖·‖w‖; both are 0 before the first step.
     """
 
     along: float
@@ -89,7 +99,7 @@ class Course(Slope):
 
     @property
     def cosine(self) -> float:
-        """Of the angle between gradient and way: -1 where going on the same way leads straight downhill."""
+        """Cosine of the angle between gradient and displacement: -1 where going on leads straight downhill."""
         return max(-1.0, min(1.0, self.along / self.scale)) if self.scale > 0.0 else 0.0
 
     @property
@@ -125,7 +135,7 @@ class Stop(Enum):
     STRONG_WOLFE = "value and slope satisfy the strong Wolfe conditions"
     TOLERANCE = "the bracket around the optimum is smaller than the tolerance"
     FIXED = "the step is fixed"
-    ANGLE = "the step was set by the angle between the gradient and the way so far"
+    ANGLE = "the step was set by the angle between the gradient and the displacement so far"
     STEP_MAX = "still downhill at the largest step allowed"
     STEP_MIN = "still uphill at the smallest step allowed"
     BUDGET = "the probe budget is spent"
@@ -165,7 +175,7 @@ class Search(Protocol[O_contra, M]):
     """What a line search is.
 
     Three optional members say more to drivers: class attributes `observes` (`Slope` where absent; else `Value`,
-    `Moments` or `Course`) and `observes_at_probes` (the same where absent), and a method `candidates(transcript)` (see
+    `Moments` or `Heading`) and `observes_at_probes` (the same where absent), and a method `candidates(transcript)` (see
     [`candidates`][gradline.protocol.candidates]).
     """
 

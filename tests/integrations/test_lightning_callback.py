@@ -30,8 +30,8 @@ def held_out():
 
 
 def mid_search(optimizer):
-    pending = optimizer._descent.pending
-    return optimizer._descent.probing and pending is not None and len(pending.transcript) > 0
+    pending = optimizer._session.driver.pending
+    return optimizer._session.standing.probing and pending is not None and len(pending.transcript) > 0
 
 
 @pytest.mark.parametrize("spread", [False, True])

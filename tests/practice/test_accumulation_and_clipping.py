@@ -96,7 +96,7 @@ def probe(gradients, clip):
         x.grad = torch.tensor(gradient)
         clip(x)
         optimizer.step()
-    pending = optimizer._descent.pending
+    pending = optimizer._session.driver.pending
     told = pending.transcript or optimizer.last.transcript
     origin = pending.origin if pending.transcript else optimizer.last.origin
     return origin, told[0][1].slope

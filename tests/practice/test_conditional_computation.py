@@ -53,7 +53,7 @@ def test_a_probe_that_leaves_an_expert_out_adds_nothing_for_it(direction):
     assert both == {"gate.weight", "gate.bias"}
     slope = sum((directions[name] * seen[name]).sum().item() for name in both)
     optimizer.step()
-    told = optimizer._descent.pending.transcript or optimizer.last.transcript
+    told = optimizer._session.driver.pending.transcript or optimizer.last.transcript
     assert told[0][1].slope == pytest.approx(slope, rel=1e-9)
 
 

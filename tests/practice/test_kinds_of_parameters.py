@@ -81,7 +81,7 @@ def test_many_parameters_move_as_one_vector(count, size, direction):
         parted.step(closure_of(parted, lambda: (torch.stack(many) - target).square().sum()))
         assert parted.last.step == pytest.approx(whole.last.step)
         assert parted.last.stop is whole.last.stop
-    assert (parted._descent.line._pair is not None) == (count == 1000)
+    assert (parted._session.line._pair is not None) == (count == 1000)
     torch.testing.assert_close(torch.stack(many), one)
 
 

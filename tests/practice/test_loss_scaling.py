@@ -175,9 +175,9 @@ def test_a_probe_that_is_not_finite_twice_is_too_far():
     scaled, scaler = training(), GradScaler("cpu", init_scale=2.0**10)
     for _ in range(30):
         scaled_turn(scaled, scaler)
-    steps = scaled.optimizer._descent.pending.step
+    steps = scaled.optimizer._session.driver.pending.step
     overflowing(scaled, scaler, 2)
-    assert scaled.optimizer._descent.pending.step == steps / 2
+    assert scaled.optimizer._session.driver.pending.step == steps / 2
 
 
 def test_an_overflow_does_not_count_in_running_statistics():

@@ -38,8 +38,8 @@ def written(rank, size, kind):
 
 
 @pytest.mark.parametrize("kind", ["ddp", "fsdp"])
-def test_what_is_written_through_data_in_eval_mode_counts(world, kind):
-    assert set(world(written, kind)) == {(True, True)}
+def test_what_is_written_through_data_in_eval_mode_counts(two, kind):
+    assert set(two(written, kind)) == {(True, True)}
 
 
 def overflowing(rank, size):
@@ -59,8 +59,8 @@ def overflowing(rank, size):
         return whole(model.parameters())[0].isfinite().all().item(), str(optimizer.last.stop)
 
 
-def test_what_overflows_on_one_rank_is_refused_on_all(world):
-    answers = world(overflowing)
+def test_what_overflows_on_one_rank_is_refused_on_all(two):
+    answers = two(overflowing)
     assert len(set(answers)) == 1
     assert answers[0][0]
     assert "not finite" in answers[0][1]

@@ -80,7 +80,8 @@ def another_memory(rank, size):
     problem = Trained(rank, size, kind="ddp", model=net)
     problem.optimizer.step(problem.closure)
     if rank == 1:
-        problem.optimizer._descent.memory *= 1.5
+        driver = problem.optimizer._session.driver
+        driver.state = driver.state._replace(memory=1.5 * driver.memory)
         problem.optimizer.refresh()
     else:
         problem.optimizer.refresh()

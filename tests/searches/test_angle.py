@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gradline.protocol import Course, Origin, Pending, Slope, Stop
+from gradline.protocol import Heading, Origin, Pending, Slope, Stop
 from gradline.searches import Angle, AngleMemory
 from gradline.testing import check_line_search
 
@@ -15,7 +15,7 @@ NAN, INF = math.nan, math.inf
 
 
 def course(cosine):
-    return Course(-1.0, cosine, 1.0)
+    return Heading(-1.0, cosine, 1.0)
 
 
 def begun(search=None, cosine=0.0, memory=None):
@@ -152,10 +152,10 @@ def test_steps_stay_within_their_bounds_and_change_by_a_factor_of_two_at_most(co
 
 
 def test_no_way_is_no_angle():
-    assert Course(-1.0, 0.0, 0.0).cosine == 0.0
-    assert Course(-1.0, -2.0, 1.9999999).cosine == -1.0  # rounding
-    assert not Course(-1.0, INF, 1.0).finite
-    assert Course(-1.0, -2.0, 4.0).cosine == -0.5
+    assert Heading(-1.0, 0.0, 0.0).cosine == 0.0
+    assert Heading(-1.0, -2.0, 1.9999999).cosine == -1.0  # rounding
+    assert not Heading(-1.0, INF, 1.0).finite
+    assert Heading(-1.0, -2.0, 4.0).cosine == -0.5
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_a_memory_of_something_else_gets_its_sentence(memory):
 
 
 def test_a_plain_slope_is_not_enough():
-    with pytest.raises(TypeError, match="must be a Course"):
+    with pytest.raises(TypeError, match="must be a Heading"):
         Pending(Angle(), Origin(Slope(-1.0), 1.0), Angle().start())
 
 
@@ -189,7 +189,7 @@ def descend(steps, noise, *, curvature, seed=0, search=None):
     g = gradient(x)
     for step in range(steps):
         way = x - mean if step else np.zeros_like(x)
-        seen = Course(-g @ g, g @ way, float(np.linalg.norm(g) * np.linalg.norm(way)))
+        seen = Heading(-g @ g, g @ way, float(np.linalg.norm(g) * np.linalg.norm(way)))
         pending = Pending(search, Origin(seen, float(np.linalg.norm(g))), memory)
         mean += (x - mean) / (step + 1)
         direction = -g

@@ -109,7 +109,7 @@ def test_a_finished_run_need_not_be_given_again(kind):
 
 def test_a_state_of_another_engine_is_refused():
     state = Ordinary(RUNS[:1], blobs()).state_dict()
-    with pytest.raises(ValueError, match="state must be of lockstep runs, version 1"):
+    with pytest.raises(ValueError, match="state must be of lockstep runs, version 2"):
         Lockstep(RUNS[:1], blobs(), state=state)
     with pytest.raises(ValueError, match="state must be of ordinary runs"):
         Ordinary(RUNS[:1], blobs(), state=Lockstep(RUNS[:1], blobs()).state_dict())

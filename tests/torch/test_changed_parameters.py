@@ -191,10 +191,10 @@ def test_refresh_at_a_probe_that_is_not_a_number_goes_home():
     optimizer = gradline.LineSearchOptimizer([x], Fixed(1.0))
     x.square().sum().backward()
     optimizer.step()
-    line = optimizer._descent.line
+    line = optimizer._session.line
     line.directions[0].fill_(math.nan)
     with torch.no_grad():
-        optimizer._descent.to_probe()
+        optimizer._session.to_probe()
     assert x.isnan().all()
     optimizer.refresh()
     assert torch.equal(x, torch.tensor([1.0, -1.0]))
@@ -252,8 +252,8 @@ def test_a_model_may_change_its_type_at_the_accepted_point(inside):
     problem.inputs, problem.targets = problem.inputs.float(), problem.targets.float()
     for mine, was in zip(problem.parameters(), probe, strict=True):
         torch.testing.assert_close(mine, was.float())
-    told = len(problem.optimizer._descent.pending.transcript)
-    pending = problem.optimizer._descent.pending
+    told = len(problem.optimizer._session.driver.pending.transcript)
+    pending = problem.optimizer._session.driver.pending
     problem.turn()
     assert len(pending.transcript) == told + 1  # the search under way has gone on
 

@@ -46,7 +46,7 @@ def test_a_failing_closure_leaves_the_parameters_and_the_step_can_be_taken_again
             assert equal(before, problem.parameters())
             assert problem.optimizer.iterations == round_
             problem.draws.set_state(draws)
-            if problem.optimizer._descent.pending is not None and (round_ == 0 or isinstance(search, Armijo)):
+            if problem.optimizer._session.driver.pending is not None and (round_ == 0 or isinstance(search, Armijo)):
                 problem.draw()  # the gradient at the start is known: its batch is not drawn again
             problem.optimizer.step(problem.closure)
         untouched.optimizer.step(untouched.closure)

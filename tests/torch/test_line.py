@@ -145,8 +145,8 @@ def test_extra_memory_is_two_copies_of_the_parameters():
         optimizer.step(closure)
     held = sum(buffer.numel() for state in optimizer.state.values() for buffer in state.values())
     assert held == 2 * sum(p.numel() for p in model.parameters())
-    assert optimizer._descent.line._pair is None
-    assert optimizer._descent.kept == {}
+    assert optimizer._session.line._pair is None
+    assert optimizer._session.kept == {}
 
 
 def test_few_numbers_take_the_short_way_and_others_do_not():

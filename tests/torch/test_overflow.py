@@ -166,4 +166,4 @@ def test_a_base_whose_squares_overflow_is_left_as_it_was():
     assert optimizer.last.stop is Stop.NON_FINITE_ORIGIN
     assert torch.equal(x, point)
     assert all(torch.equal(optimizer.state[x][name], value) for name, value in held.items())
-    assert optimizer.state[x]["line_direction"] is optimizer._descent.line.directions[0]
+    assert optimizer.state[x]["line_direction"] is optimizer._session.line.directions[0]

@@ -105,13 +105,13 @@ def test_variances_at_the_origin_are_along_its_direction(model, diagonal, direct
         losses = problem.losses_of(chosen)
         parameters = list(problem.model.parameters())
         rows = torch.stack([flat(torch.autograd.grad(loss, parameters, retain_graph=True)) for loss in losses])
-        line = problem.optimizer._descent.line
+        line = problem.optimizer._session.line
         along = flat(line.directions)
         if diagonal:
             expected = (along.square() * rows.var(dim=0)).sum() / len(losses)
         else:
             expected = (rows @ along).var() / len(losses)
-        seen = problem.optimizer._descent.pending.origin.at_zero
+        seen = problem.optimizer._session.driver.pending.origin.at_zero
         assert seen.slope_var == pytest.approx(float(expected), rel=1e-7)
         assert seen.slope == pytest.approx(float(rows.mean(dim=0) @ along), rel=1e-9)
         assert seen.value == pytest.approx(float(losses.detach().mean()), rel=1e-12)
@@ -139,7 +139,7 @@ def test_an_earlier_probe_comes_back_with_all_that_belongs_to_it(model, diagonal
         twin.optimizer.step(twin.losses)
         assert equal(problem.parameters(), twin.parameters())
         assert equal([p.grad for p in problem.model.parameters()], [p.grad for p in twin.model.parameters()])
-        mine, theirs = (one.optimizer._descent.pending.origin for one in (problem, twin))
+        mine, theirs = (one.optimizer._session.driver.pending.origin for one in (problem, twin))
         assert mine.norm == theirs.norm
         assert mine.at_zero == theirs.at_zero
         for _ in range(2):  # the batches of the probes that the twin does not make

@@ -204,7 +204,7 @@ def test_gradients_that_a_hook_changes_give_the_direction_and_its_variance():
     for parameter in problem.model.parameters():
         parameter.register_post_accumulate_grad_hook(halve)
     problem.optimizer.step(problem.losses)
-    pending, line = problem.optimizer._descent.pending, problem.optimizer._descent.line
+    pending, line = problem.optimizer._session.driver.pending, problem.optimizer._session.line
     assert equal(line.directions, [-p.grad for p in problem.model.parameters()])
     plain = prls()
     plain.optimizer.step(plain.losses)
@@ -291,18 +291,16 @@ def test_hooks_run_once_for_each_evaluation_and_spoil_no_variance(model, diagona
         problem.optimizer.step(problem.losses)
     assert len(calls) == problem.optimizer.evaluations * len(parameters)
     chosen = problem.draw()
-    descent = problem.optimizer._descent
-    evaluated = descent.evaluator.per_sample.evaluate(problem.losses_of(chosen))
-    line = descent.line
+    session = problem.optimizer._session
+    evaluated = session.sensor.per_sample.evaluate(problem.losses_of(chosen))
+    line = session.line
     rows = [flat(torch.autograd.grad(loss, parameters)) for loss in map(problem.losses_of, chosen[:, None])]
     for parameter in parameters:
         parameter._backward_hooks.clear()
     rows = torch.stack([flat(torch.autograd.grad(problem.losses_of(one[None])[0], parameters)) for one in chosen])
     along = flat(line.directions)
     expected = (along.square() * rows.var(dim=0)).sum() if diagonal else (rows @ along).var()
-    assert descent.evaluator.per_sample.variance(evaluated, line) == pytest.approx(
-        float(expected) / len(chosen), rel=1e-6
-    )
+    assert session.sensor.per_sample.variance(evaluated, line) == pytest.approx(float(expected) / len(chosen), rel=1e-6)
 
 
 def test_reentrant_checkpoints_hide_the_graph_and_are_refused():
@@ -402,10 +400,10 @@ def test_a_state_of_other_shapes_is_refused_and_nothing_changes():
     problem, other = prls(), prls(model=lambda inputs: nn.Sequential(nn.Linear(inputs, 4), nn.Tanh(), nn.Linear(4, 1)))
     trained(problem, 3)
     trained(other, 2)
-    memory = other.optimizer._descent.memory
+    memory = other.optimizer._session.driver.memory
     with pytest.raises(ValueError, match=r"of the same shapes .*has \(4, 6\) and its saved one \(8, 6\)"):
         other.optimizer.load_state_dict(problem.optimizer.state_dict())
-    assert other.optimizer._descent.memory == memory
+    assert other.optimizer._session.driver.memory == memory
     assert other.optimizer.iterations == 2
     trained(other, 2)
 

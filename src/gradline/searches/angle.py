@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
-from gradline.protocol import Course, Origin, Outcome, Slope, Stop
+from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
 from gradline.searches._arguments import require, require_first, require_range
 
 _EARLY = 10.0
@@ -69,7 +69,7 @@ class Angle:
     step_min: float = 1e-12
     step_max: float = 1e7
 
-    observes: ClassVar[type[Course]] = Course
+    observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
 
     def __post_init__(self) -> None:
@@ -81,7 +81,7 @@ class Angle:
         """The first guess, and no step taken."""
         return AngleMemory(self.step_first, 0, -1.0, True, 0.0)
 
-    def search(self, origin: Origin[Course], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
+    def search(self, origin: Origin[Heading], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
         """One search; nearly always one probe."""
         _check(memory)
         if memory.taken == 0:
@@ -145,7 +145,7 @@ class Angle:
         return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * math.exp(change))))
 
 
-def _counted(memory: AngleMemory, origin: Origin[Course]) -> float:
+def _counted(memory: AngleMemory, origin: Origin[Heading]) -> float:
     """The cosine; less of a positive one, where the way is of longer steps than the last."""
     cosine, recent = origin.at_zero.cosine, memory.taken * memory.step * origin.norm
     old = cosine > 0.0 and not memory.rising and recent < memory.length

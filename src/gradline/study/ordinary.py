@@ -220,13 +220,14 @@ class _Training:
 
     def _note_direction(self) -> None:
         """Keep the direction of a search that makes its first probe: at its end it may be the next one's."""
-        descent = self.optimizer._descent
-        if descent.pending is not None and not descent.pending.transcript:
-            self._direction = [part.clone() for part in descent.line.directions]  # type: ignore[union-attr]
+        session = self.optimizer._session
+        pending = session.driver.pending
+        if pending is not None and not pending.transcript:
+            self._direction = [part.clone() for part in session.line.directions]  # type: ignore[union-attr]
 
     def _angle(self) -> float:
         """The angle between the direction of the search just ended and that of all samples, where it began."""
-        line: Any = self.optimizer._descent.line
+        line: Any = self.optimizer._session.line
         gradient = torch.cat([part.reshape(-1) for part in self._full_gradient(line.origins)])
         direction = torch.cat([part.reshape(-1) for part in self._direction])
         return angle_between(direction.double(), -gradient.double())

@@ -9,7 +9,7 @@ from dataclasses import dataclass, fields
 from typing import Any, NoReturn
 
 from gradline.protocol import (
-    Course,
+    Heading,
     Moments,
     Origin,
     Pending,
@@ -126,11 +126,11 @@ class _Trial:
     def begin(self, memory: Any, kind: type[Slope] | None = None) -> tuple[Pending[Any, Any], Callable[[float], Slope]]:
         """A search that waits to be told, and the evaluator for it: it shows what is declared and nothing more."""
         at_zero, at_probes = kind or observes(self.search), kind or observes_at_probes(self.search)
-        if observes(self.search) is Course:
-            at_zero = Course  # there is nothing that has more
+        if observes(self.search) is Heading:
+            at_zero = Heading  # there is nothing that has more
         for name, declared in (("observes", at_zero), ("observes_at_probes", at_probes)):
-            if declared not in (Slope, Value, Moments, Course):
-                self.fail(f"{name} must be Slope, Value, Moments or Course, got {declared!r}")
+            if declared not in (Slope, Value, Moments, Heading):
+                self.fail(f"{name} must be Slope, Value, Moments or Heading, got {declared!r}")
         phi = self.function.phi()
         zero = _shown(phi(0.0), at_zero)
         with self.catching():
@@ -250,8 +250,8 @@ class _Trial:
 
 
 def _shown(seen: Moments, kind: type[Slope]) -> Slope:
-    if kind is Course:  # on a line the way is the line itself
-        return Course(seen.slope, seen.slope, abs(seen.slope))
+    if kind is Heading:  # on a line the way is the line itself
+        return Heading(seen.slope, seen.slope, abs(seen.slope))
     return kind(*(getattr(seen, field.name) for field in fields(kind)))
 
 

@@ -13,19 +13,19 @@ from torch import Tensor
 from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler here
 from torch.utils.hooks import RemovableHandle
 
-from gradline.protocol import Course, Moments, Record, Search, Stop, Value, observes
+from gradline.driver import Driver
+from gradline.protocol import Moments, Record, Search, Stop, Value, observes
 from gradline.torch._arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
 from gradline.torch.context import ModuleContext
-from gradline.torch.descent import Descent
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients
 from gradline.torch.noise import Noise
-from gradline.torch.per_sample import PerSample
+from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
+from gradline.torch.session import Session, Standing
 from gradline.torch.settings import settings_of
 from gradline.torch.sharded import local, local_gradient
 from gradline.torch.states import SavedOptimizer, SearchHook
-from gradline.torch.way import Way
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -105,24 +105,25 @@ class LineSearchOptimizer(SavedOptimizer):
     ) -> None:
         check_arguments(params, search, direction)
         check_spread(search, spread)
-        per_sample = PerSample(self._parameters, diagonal, allow_batch_norm) if observes(search) is Moments else None
-        if per_sample is None:
+        sensor: Sensor
+        if observes(search) is Moments:
+            sensor = MomentsSensor(search, self._parameters, diagonal=diagonal, allow_batch_norm=allow_batch_norm)
+        else:
             check_no_variances(search, diagonal=diagonal, allow_batch_norm=allow_batch_norm)
+            sensor = sensor_for(search)(search)
         if not isinstance(params, Tensor):
             params = [without_lr(group) if isinstance(group, dict) else group for group in params]
         base = None if direction is None else direction(params, lr=1.0)
-        course = SteepestDescent() if base is None else Update(base)
+        aim = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        evaluator = Evaluator(search, self._clear, self._gradients, per_sample)
-        way = Way() if observes(search) is Course else None
+        evaluator = Evaluator(sensor, self._clear, self._gradients)
         context = ModuleContext(self._parameters, model)
-        self._descent = Descent(search, course, evaluator, context, reuse_gradient=reuse_gradient, way=way)
-        self._descent.process_group = process_group
-        self._descent.settings = self._settings
+        self._session = Session(Driver(search), aim, evaluator, context, reuse_gradient=reuse_gradient)
+        self._session.process_group = process_group
+        self._session.settings = self._settings
         self.spread = spread
         self.same_noise = same_noise
-        self._evaluating = False
         self._optimizer_search_hooks = OrderedDict()
         super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
         if base is not None:  # one set of groups and one state, whoever changes them
@@ -138,32 +139,32 @@ class LineSearchOptimizer(SavedOptimizer):
     @property
     def search(self) -> Search[Any, Any]:
         """The search that finds the steps."""
-        return self._descent.search
+        return self._session.driver.search
 
     @property
     def per_sample(self) -> bool:
         """Whether closures return the losses of all samples, and leave `backward()` to the optimizer."""
-        return self._descent.evaluator.per_sample is not None
+        return self._session.sensor.per_sample is not None
 
     @property
     def probing(self) -> bool:
         """Whether the parameters stand at a probe now, and not at an accepted point: see `eval()`."""
-        return self._descent.probing and not self._evaluating
+        return self._session.standing is Standing.PROBE
 
     @property
     def evaluations(self) -> int:
         """How many times the gradient was evaluated: closure calls, or `step()` calls without one."""
-        return self._descent.evaluations
+        return self._session.driver.evaluations
 
     @property
     def iterations(self) -> int:
         """How many searches have ended."""
-        return self._descent.iterations
+        return self._session.driver.iterations
 
     @property
     def last(self) -> Record[Any, Any] | None:
         """The last search: its `.step`, `.evaluations`, `.stop` (a sentence) and `.transcript`; `None` at first."""
-        return self._descent.last
+        return self._session.driver.last
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -185,7 +186,8 @@ class LineSearchOptimizer(SavedOptimizer):
         if torch.compiler.is_compiling():
             return _uncompiled(LineSearchOptimizer.step, self, closure)
         self._refuse_in_closure("step()")
-        if self._evaluating:
+        session, driver = self._session, self._session.driver
+        if session.standing.evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
         if closure is not None and hasattr(self, "found_inf"):
@@ -194,50 +196,49 @@ class LineSearchOptimizer(SavedOptimizer):
                 "GradScaler.step() must be called without a closure (it looks for overflows before the closure has "
                 "run): call backward() before, or unscale in the closure and call step(closure) yourself"
             )
-        descent = self._descent
-        if closure is None and issubclass(observes(descent.search), Value) and not self._is_preparation():
+        if closure is None and session.sensor.needs_loss and not self._is_preparation():
             raise RuntimeError(
-                f"{type(descent.search).__name__} compares values of one batch, which step() without a closure does "
+                f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
             )
         self._look_at_lr()
         self._conform()
         if self._changed():
             self._look_at_parameters(stacklevel=6 if "step" in vars(self) else 5)
-        before, mark = descent.last, descent.mark()
+        before, mark = driver.last, session.mark()
         loss = None
         noise = None
-        self._stepping = descent.context.stepping = True
+        self._stepping = session.context.stepping = True
         try:
-            descent.evaluator.ranks.begin(self._settings)
+            session.evaluator.ranks.begin(self._settings)
             if closure is None:
-                descent.turn(scaled=hasattr(self, "found_inf"))
+                session.advance(scaled=hasattr(self, "found_inf"))
             elif self.spread:
-                loss = descent.turn(closure)
+                loss = session.advance(closure)
             else:
                 if getattr(closure, "same_noise", self.same_noise):
                     noise = Noise(self._parameters())
-                loss = descent.hold(closure, noise)
+                loss = session.run_search(closure, noise)
         except BaseException:
             self._forget_scaler()
             with torch.no_grad():  # the closure's way out may have been interrupted
                 try:
-                    descent.rewind(mark)
+                    session.rewind(mark)
                 except BaseException:  # a second failure: Ctrl-C again, or torch's signal of a loader's dead worker
-                    descent.rewind(mark)
+                    session.rewind(mark)
                     raise
             if noise is not None:  # taken again, the step sees the same noise: a part of it may have been seen
                 noise.again()
             raise
         finally:
-            self._stepping = descent.context.stepping = False
+            self._stepping = session.context.stepping = False
             self._hold_buffers()
             self._show_step()
             self._note_versions()
-        if descent.last is not None and descent.last is not before:
-            _warn(descent.last)
+        if driver.last is not None and driver.last is not before:
+            _warn(driver.last)
             for hook in list(self._optimizer_search_hooks.values()):
-                hook(descent.last)
+                hook(driver.last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
     def _forget_scaler(self) -> None:
@@ -264,44 +265,52 @@ class LineSearchOptimizer(SavedOptimizer):
         """
         self._refuse_in_closure("eval()")
         self._conform()
-        if not self._evaluating:
+        session = self._session
+        previously = session.standing.evaluating
+        if not previously:
             self._look_at_parameters(stacklevel=3)
-            if self._descent.probing and self._descent.line is not None:
+            if session.standing is Standing.PROBE and session.line is not None:
                 with torch.no_grad():
-                    self._descent.line.home()
+                    session.line.home()
+                session.standing = Standing.EVALUATION_FROM_PROBE
                 self._note_versions()
-        previously, self._evaluating = self._evaluating, True
+            else:
+                session.standing = Standing.EVALUATION
         return _EvalMode(self, previously)
 
     def train(self) -> None:
         """Go back to where the search goes on, after `eval()`."""
         self._refuse_in_closure("train()")
         self._conform()
-        descent = self._descent
-        if self._evaluating and descent.probing and descent.line is not None:
+        session = self._session
+        if session.standing is Standing.EVALUATION_FROM_PROBE and session.line is not None:
             with torch.no_grad():
-                if descent.line.is_at(None):
-                    descent.to_probe()
+                if session.line.is_at(None):
+                    session.to_probe()
+                    session.standing = Standing.PROBE
                 else:
-                    descent.abandon()  # the user has put the parameters elsewhere, to train on from there
+                    session.abandon()  # the user has put the parameters elsewhere, to train on from there
             self._note_versions()
-        self._evaluating = False
+        if session.standing.evaluating:
+            session.standing = Standing.ACCEPTED
 
     def refresh(self) -> None:
         """Evaluate the gradient anew before the next search: call it after changing or freezing parameters by hand.
 
-        Ends a search under way at the last accepted point, or where you have put the parameters since.
+        Ends a search under way at the last accepted point, or where you have put the parameters since. (Sharded
+        parameters go to the accepted point in any case: change them in `with optimizer.eval():`.)
         """
         self._refuse_in_closure("refresh()")
         self._conform()
-        descent = self._descent
-        if descent.line is not None and descent.pending is not None and self.probing:
+        session = self._session
+        pending = session.driver.pending
+        if session.line is not None and pending is not None and self.probing:
             with torch.no_grad():
-                if descent.line.is_at(descent.pending.step):
-                    descent.line.home()
-        descent.abandon()
+                if session.line.sharded or session.line.is_at(pending.step):  # it may be called on one rank only
+                    session.line.home()
+        session.abandon()
         self._note_versions()
-        descent.context.listen()
+        session.context.listen()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add parameters; they move from the next search on."""
@@ -324,16 +333,16 @@ class LineSearchOptimizer(SavedOptimizer):
                     f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
                     f"use torch.view_as_complex of that in the model"
                 )
-        self._descent.context.listen()
+        self._session.context.listen()
         self._show_step()
 
     def _note_versions(self) -> None:
-        line = self._descent.line
+        line = self._session.line
         self._versions = None if line is None else line.versions()
 
     def _changed(self) -> bool:
         """Whether somebody else has written to the parameters."""
-        line = self._descent.line
+        line = self._session.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 
     def _look_at_parameters(self, stacklevel: int) -> None:
@@ -342,13 +351,14 @@ class LineSearchOptimizer(SavedOptimizer):
         This looks at every number. Each step asks `_changed()` before, which costs nothing and sees all but in-place
         operations on `p.data`, and sharded parameters.
         """
-        descent = self._descent
-        if not descent.probing or descent.line is None or descent.pending is None:
+        session = self._session
+        pending = session.driver.pending
+        if session.standing is not Standing.PROBE or session.line is None or pending is None:
             return
         with torch.no_grad():
-            moved = not descent.line.is_at(descent.pending.step)
+            moved = not session.line.is_at(pending.step)
         if moved:
-            descent.abandon()
+            session.abandon()
             if not self._told_of_change:
                 self._told_of_change = True
                 warnings.warn(
@@ -360,8 +370,7 @@ class LineSearchOptimizer(SavedOptimizer):
 
     def _settings(self) -> dict[str, str]:
         """What decides on the steps: must be the same in all processes that train one model."""
-        descent = self._descent
-        return settings_of(descent.search, self._base, reuse_gradient=descent.reuse_gradient, spread=self.spread)
+        return settings_of(self.search, self._base, reuse_gradient=self._session.reuse_gradient, spread=self.spread)
 
     def _is_preparation(self) -> bool:
         """Whether this is the first step, on gradients of 0: `torch.distributed.checkpoint` makes the state so."""

@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from torch.utils.hooks import RemovableHandle
 
-from gradline.protocol import Course, Record
+from gradline.protocol import Heading, Record
 from gradline.torch.optimizer import LineSearchOptimizer
 
 __all__ = ["log_scalars"]
@@ -120,7 +120,7 @@ class _Logging:
         scalars = {"step": record.step, "slope/start": record.origin.at_zero.slope}
         if record.outcome.probe is not None:
             scalars["slope/accepted"] = record.transcript[record.outcome.probe][1].slope
-        if isinstance(record.origin.at_zero, Course):
+        if isinstance(record.origin.at_zero, Heading):
             scalars["cosine"] = record.origin.at_zero.cosine
         scalars["evaluations"] = record.evaluations
         scalars["total/evaluations"] = self._optimizer.evaluations

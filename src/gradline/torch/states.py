@@ -6,7 +6,6 @@ Nothing is lost: an unsuitable state is refused before anything is changed, and 
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
@@ -17,15 +16,15 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gradline.protocol import Record
-from gradline.torch.descent import Descent
 from gradline.torch.direction import Update, own_attributes
-from gradline.torch.evaluating import Evaluation
+from gradline.torch.displacement import Displacement
 from gradline.torch.line import Gradients, Line
 from gradline.torch.saving import Saved, damaged, pack, read, unpack
+from gradline.torch.sensors import Evaluation
+from gradline.torch.session import Session, Standing
 from gradline.torch.sharded import local, whole
-from gradline.torch.way import Way
 
-ORIGIN, DIRECTION, WAY, KEPT = "line_origin", "line_direction", "line_way", "line_gradient_"
+ORIGIN, DIRECTION, KEPT, BUFFER = "line_origin", "line_direction", "line_gradient_", "line_buffer_"
 SEARCH = "line_search"
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
@@ -33,10 +32,9 @@ SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 
 
 class SavedOptimizer(Optimizer):
-    """A torch optimizer around a `Descent`, whose line's buffers are shown as the parameters' state."""
+    """A torch optimizer around a `Session`, whose buffers are shown as the parameters' state."""
 
-    _descent: Descent
-    _evaluating: bool  # the accepted point is in place, for evaluation
+    _session: Session
     _stepping: bool
     _shown: float | None  # the step that all groups show; None while that is not sure
     _held: Line | None  # the line whose buffers stand in self.state
@@ -46,7 +44,7 @@ class SavedOptimizer(Optimizer):
     @property
     def _base(self) -> Optimizer | None:
         """The optimizer whose update is the direction."""
-        direction = self._descent.direction
+        direction = self._session.direction
         return direction.base if isinstance(direction, Update) else None
 
     def state_dict(self) -> dict[str, Any]:
@@ -59,7 +57,7 @@ class SavedOptimizer(Optimizer):
         packed: dict[str, Any] = super().state_dict()
         places = {id(p): place for place, p in enumerate(self._parameters())}
         state = {place: dict(held) for place, held in packed["state"].items()}
-        for probe, kept in self._descent.kept.items():
+        for probe, kept in self._session.kept.items():
             for parameter, gradient in zip(*kept.gradients, strict=True):
                 state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = whole(gradient, parameter)
         first, *others = packed["param_groups"]
@@ -72,8 +70,7 @@ class SavedOptimizer(Optimizer):
             if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != parameters[place].dtype
         }
         search = {
-            **pack(self._descent),
-            "evaluating": self._evaluating,
+            **pack(self._session),
             "tensors": tensors,
             "other_types": sorted(map(str, other_types)),
         }
@@ -84,7 +81,7 @@ class SavedOptimizer(Optimizer):
         self._refuse_in_closure("load_state_dict()")
         try:
             packed = read(state_dict["param_groups"][0].get(SEARCH))
-            saved = unpack(self._descent, packed)
+            saved = unpack(self._session, packed)
             self._check_tensors(state_dict, packed, saved)
         except (LookupError, TypeError, AttributeError) as error:
             raise damaged(error) from error
@@ -92,11 +89,10 @@ class SavedOptimizer(Optimizer):
         try:
             super().load_state_dict(state_dict)
             self._keep_types(state_dict, packed.get("other_types", ()))
-            self._evaluating = packed["evaluating"]
             self._restore(saved)
             if self._base is not None:
                 self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
-            self._descent.context.listen()  # the model may have been loaded too, and its running statistics are others
+            self._session.context.listen()  # the model may have been loaded too, and its running statistics are others
             self._versions = None  # or will be loaded next
             self._hold_buffers()
             self._show_step()
@@ -117,38 +113,38 @@ class SavedOptimizer(Optimizer):
     @torch.no_grad()
     def _conform(self) -> None:
         """Follow parameters that have another type or device now, as after `model.double()`: all state goes along."""
-        descent, line = self._descent, self._descent.line
+        session, line = self._session, self._session.line
         if line is None:
             return
         conforming = line.conforming()
         if conforming is line:
             return
-        probe = descent.pending.step if descent.pending is not None and descent.probing else None
-        at_probe = probe is not None and not self._evaluating and line.is_at(probe)
+        standing, pending = session.standing, session.driver.pending
+        at_probe = standing is Standing.PROBE and pending is not None and line.is_at(pending.step)
         types = {origin.dtype for origin in line.origins}
         for parameter in self._parameters():
             held = self.state.get(parameter, {})
             for name, value in held.items():
                 if isinstance(value, Tensor) and value.shape == parameter.shape and value.dtype in types:
                     held[name] = value if name == "step" else value.to(parameter.device, parameter.dtype)
-        if descent.way is not None:
-            parts = zip(descent.way.parameters, descent.way.parts, strict=True)
-            descent.way.parts = [part.to(local(parameter)) for parameter, part in parts]
-        for probed, kept in descent.kept.items():
+        for buffer in session.sensor.buffers.values():
+            buffer.conform()
+        for probed, kept in session.kept.items():
             parts = zip(*kept.gradients, strict=True)
             gradients = Gradients(kept.gradients.parameters, [part.to(local(parameter)) for parameter, part in parts])
-            descent.kept[probed] = kept._replace(gradients=gradients)
-        descent.line = conforming
+            session.kept[probed] = kept._replace(gradients=gradients)
+        session.line = conforming
         self._hold_buffers()
-        if at_probe and probe is not None:
-            conforming.go(probe)
+        if at_probe:
+            session.to_probe()
             self._versions = conforming.versions()
-        elif probe is not None and not self._evaluating:
-            descent.abandon()  # somebody has put them elsewhere too
+        elif standing is Standing.PROBE:
+            session.abandon()  # somebody has put them elsewhere too
 
     def _remembered(self) -> Callable[[], None]:
         """A way back: loading puts new things in the place of the old ones, and changes none of these."""
-        owners = [self, self._descent, self._descent.evaluator, *([] if self._base is None else [self._base])]
+        session = self._session
+        owners = [self, session, session.evaluator, session.sensor, *([] if self._base is None else [self._base])]
         before = [(owner, dict(vars(owner))) for owner in owners]
 
         def undo() -> None:
@@ -176,7 +172,7 @@ class SavedOptimizer(Optimizer):
                         f"but parameter {place} has {tuple(parameter.shape)} and its saved one {tuple(tensor.shape)}"
                     )
         needed = Counter({f"{KEPT}{probe}": 1 for probe in saved.kept})
-        if saved.pending is not None:
+        if saved.driver.pending is not None:
             needed[DIRECTION] = 1
         needed |= Counter(packed.get("tensors", {}))
         needed[ORIGIN] = found[DIRECTION]
@@ -195,25 +191,28 @@ class SavedOptimizer(Optimizer):
 
     def _restore(self, saved: Saved) -> None:
         """Take over a saved conversation and the tensors that belong to it."""
-        descent = self._descent
-        for field in dataclasses.fields(saved):
-            setattr(descent, field.name, getattr(saved, field.name))
+        session = self._session
+        session.driver, session.standing = saved.driver, saved.standing
+        session.sensor.load_state(saved.sensor)
         moving = [p for p in self._parameters() if DIRECTION in self.state.get(p, {})]
-        descent.line = None
+        session.line = None
         if moving:
             origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
-            away = saved.probing and not self._evaluating
-            ranks = descent.evaluator.ranks
-            descent.line = Line.restored(moving, origins, directions, away=away, ranks=ranks)
-        if descent.way is not None:
-            come = [p for p in self._parameters() if WAY in self.state.get(p, {})]
-            descent.way = Way(come, [part.clone() for part in self._taken(come, WAY)])
-        descent.kept = {}
-        for probe, (norm, slope, value) in saved.kept.items():
+            away = saved.standing is Standing.PROBE
+            ranks = session.evaluator.ranks
+            session.line = Line.restored(moving, origins, directions, away=away, ranks=ranks)
+        buffers = {}
+        for short in session.sensor.buffers:
+            name = BUFFER + short
+            held = [p for p in self._parameters() if name in self.state.get(p, {})]
+            buffers[short] = Displacement(held, [part.clone() for part in self._taken(held, name)])
+        session.sensor.buffers = buffers
+        session.kept = {}
+        for probe, (norm, slope, scalars) in saved.kept.items():
             name = f"{KEPT}{probe}"
             kept = [p for p in self._parameters() if name in self.state.get(p, {})]
-            descent.kept[probe] = Evaluation(
-                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, value, None
+            session.kept[probe] = Evaluation(
+                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, scalars, None
             )
         for parameter in [p for p, held in self.state.items() if not held]:
             del self.state[parameter]  # optimizers take an empty state as the sign to begin their own
@@ -225,21 +224,22 @@ class SavedOptimizer(Optimizer):
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def _hold_buffers(self) -> None:
-        """Show the line's buffers as the parameters' state, which is where torch's checkpoints look.
+        """Show the line's and the sensor's buffers as the parameters' state, which is where torch's checkpoints look.
 
         Only once a direction was aimed: optimizers take an empty state as the sign to begin their own.
         """
-        line, way = self._descent.line, self._descent.way
+        line = self._session.line
         if line is None or line is self._held or not line.aimed:
             return
         for parameter in self._parameters():  # a copy has those of a line that it never held
-            for name in (ORIGIN, DIRECTION, WAY):
-                self.state.get(parameter, {}).pop(name, None)
+            held = self.state.get(parameter, {})
+            for name in [name for name in held if _is_ours(name)]:
+                del held[name]
         for parameter, origin, direction in zip(line.parameters, line.origins, line.directions, strict=True):
             self.state[parameter].update({ORIGIN: whole(origin, parameter), DIRECTION: whole(direction, parameter)})
-        if way is not None:
-            for parameter, part in zip(way.parameters, way.parts, strict=True):
-                self.state[parameter][WAY] = whole(part, parameter)
+        for name, buffer in self._session.sensor.buffers.items():
+            for parameter, part in zip(buffer.parameters, buffer.parts, strict=True):
+                self.state[parameter][BUFFER + name] = whole(part, parameter)
         self._held = line
 
     def __getstate__(self) -> dict[str, Any]:
@@ -252,27 +252,29 @@ class SavedOptimizer(Optimizer):
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._descent.process_group = self._descent.process_group
+        copied._session.process_group = self._session.process_group
         return copied
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if "_optimizer_search_hooks" not in self.__dict__:
             self._optimizer_search_hooks = OrderedDict()
-        if "_descent" in state:  # a copy of the whole optimizer, not a state_dict
+        if "_session" in state:  # a copy of the whole optimizer, not a state_dict
             self._held = None
-            self._descent.context.listen()
+            self._session.context.listen()
             self._versions = None
             self._hold_buffers()
 
     def _show_step(self) -> None:
         self._shown = None
-        step = 0.0 if self._descent.last is None else self._descent.last.step
+        step = 0.0 if self._session.driver.last is None else self._session.driver.last.step
         for group in self.param_groups:
             group["lr"] = step
-        self.param_groups[0][SEARCH] = repr(self._descent.search)  # checkpoints load only what is there to be loaded
+        self.param_groups[0][SEARCH] = repr(
+            self._session.driver.search
+        )  # checkpoints load only what is there to be loaded
         self._shown = step
 
 
 def _is_ours(name: Any) -> bool:
-    return name in (ORIGIN, DIRECTION, WAY) or str(name).startswith(KEPT)
+    return name in (ORIGIN, DIRECTION) or str(name).startswith((KEPT, BUFFER))

@@ -23,7 +23,7 @@ from gradline.study.result import Result
 from gradline.study.runs import Run
 
 NAME = "lockstep"
-VERSION = 1
+VERSION = 2
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
 ROUNDS = 8

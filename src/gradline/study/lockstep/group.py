@@ -9,11 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.protocol import Origin, Outcome
+from gradline.protocol import Record
 from gradline.study.lockstep.layers import Layers, Pass
 from gradline.study.lockstep.measures import Measures
 from gradline.study.lockstep.points import Points
-from gradline.study.lockstep.rows import AGAIN, ORIGIN, PROBE, Row
+from gradline.study.lockstep.rows import ORIGIN, PROBE, Row
 
 
 class Group:
@@ -97,23 +97,18 @@ class Group:
                 outcome = row.tell(measured[place][0], values[number] if row.valued else None)
                 if outcome is None:
                     continue
-                pending: Any = row.pending
                 if outcome.probe is None:
-                    self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x0)
+                    self._end(row, place, row.driver.accept(), self.points.x0)
                     continue
-                if outcome.probe != len(pending.transcript) - 1:
+                if outcome.probe != row.probes_made - 1:
                     if row.reuse and not row.spent:
-                        row.phase = AGAIN
-                        continue
+                        continue  # its gradient is evaluated once more before it is accepted
                     self.points.go_one(place, outcome.step)
             elif row.phase is ORIGIN:
                 row.count()
                 begin.append(number)
                 continue
-            else:
-                pending = row.pending
-                outcome = pending.outcome
-            self._end(row, place, pending.origin, outcome, len(pending.transcript), self.points.x)
+            self._end(row, place, row.driver.accept(), self.points.x)
             taken.append(place)
             if row.reuse and not row.over:
                 begin.append(number)
@@ -137,15 +132,15 @@ class Group:
         for number in begin:
             place = places[number]
             row = self.rows[place]
-            nothing = row.begin(
-                measured[place][1], values[number] if row.valued else None, *variances.get(number, (0.0, 0.0))
-            )
-            if number in ended:
+            early = number in ended
+            value = values[number] if row.valued else None
+            begun = row.begin(measured[place][1], value, *variances.get(number, (0.0, 0.0)), early=early)
+            if early:
                 continue  # already taken; if no search began, the next iteration evaluates anew
-            if nothing is None:
+            if begun:
                 fresh.append(place)
             else:
-                self._end(row, place, *nothing, 0, self.points.x0)
+                self._end(row, place, row.driver.last, self.points.x0)  # type: ignore[arg-type]
         return fresh
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
@@ -164,13 +159,11 @@ class Group:
             found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
         return found
 
-    def _end(
-        self, row: Row, place: int, origin: Origin[Any], outcome: Outcome[Any], probes: int, accepted: Tensor
-    ) -> None:
+    def _end(self, row: Row, place: int, record: Record[Any, Any], accepted: Tensor) -> None:
         """Note the end of a search, before anything is taken: x0 and g0 are still those it began from."""
-        if row.end(origin, outcome, probes):
+        if row.end(record):
             angle = float("nan")
-            if row.run.angle and probes:
+            if row.run.angle and record.transcript:
                 angle = self._measures.angle(self.points.x0[place], self.points.g0[place])
             self._measures.add(row.run, row.table, accepted[place], angle)
 

@@ -9,26 +9,26 @@ import torch
 from torch import nn
 
 import gradline
-from gradline.torch.usual import Usual
+from gradline.torch.outliers import OutlierGuard
 
 
 def after(*norms):
-    usual = Usual()
+    usual = OutlierGuard()
     for norm in norms:
         usual = usual.after(norm)
     return usual
 
 
 def test_it_is_the_mean_of_the_first_lengths():
-    assert after(1.0, 2.0, 3.0, 6.0) == Usual(3.0, 4)
+    assert after(1.0, 2.0, 3.0, 6.0) == OutlierGuard(3.0, 4)
 
 
 def test_an_outlier_counts_as_one_of_the_usual_length():
-    assert Usual().part(1e9) == 1.0  # nothing is usual yet
+    assert OutlierGuard().factor(1e9) == 1.0  # nothing is usual yet
     usual = after(*[2.0] * 200)
-    assert usual.part(20.0) == 1.0
-    assert usual.part(2000.0) == pytest.approx(1e-3)
-    assert usual.part(0.0) == usual.part(1e-30) == 1.0
+    assert usual.factor(20.0) == 1.0
+    assert usual.factor(2000.0) == pytest.approx(1e-3)
+    assert usual.factor(0.0) == usual.factor(1e-30) == 1.0
 
 
 def test_outliers_hardly_change_what_is_usual_and_longer_gradients_for_good_do():
@@ -36,12 +36,12 @@ def test_outliers_hardly_change_what_is_usual_and_longer_gradients_for_good_do()
     assert 0.9 < usual.length < 1.5
     for _ in range(150):
         usual = usual.after(1000.0)
-    assert usual.part(1000.0) == 1.0
+    assert usual.factor(1000.0) == 1.0
 
 
 def test_lengths_of_nothing_tell_nothing():
-    assert after(0.0, math.nan, math.inf) == Usual()
-    assert after(2.0, 0.0, math.nan, math.inf) == Usual(2.0, 1)
+    assert after(0.0, math.nan, math.inf) == OutlierGuard()
+    assert after(2.0, 0.0, math.nan, math.inf) == OutlierGuard(2.0, 1)
 
 
 def trained(optimizer_of, factor, *, steps=300, seed=0):
@@ -83,13 +83,13 @@ def test_gradients_stay_as_they_were_computed_and_slopes_are_theirs():
 
     for _ in range(5):
         optimizer.step(closure)
-    usual = optimizer._descent.usual
+    usual = optimizer._session.sensor.guard
     scale = 1e4
     optimizer.refresh()
     optimizer.step(closure)
     record = optimizer.last
-    assert usual.part(1e4) < 0.01
-    direction = optimizer._descent.line.directions[0]
+    assert usual.factor(1e4) < 0.01
+    direction = optimizer._session.line.directions[0]
     torch.testing.assert_close(x.grad, 2.0 * scale * x.detach())
     assert record.origin.at_zero.slope < -1e3  # of the whole gradient
     assert direction.isfinite().all()
@@ -100,8 +100,8 @@ def test_it_is_saved_and_training_goes_on_exactly():
     saved = copy.deepcopy(optimizer.state_dict())
     twin = gradline.Angle([nn.Parameter(p.detach().clone()) for p in optimizer.param_groups[0]["params"]])
     twin.load_state_dict(saved)
-    assert twin._descent.usual == optimizer._descent.usual
-    assert twin._descent.usual.seen > 40
+    assert twin._session.sensor.guard == optimizer._session.sensor.guard
+    assert twin._session.sensor.guard.seen > 40
     for each in (optimizer, twin):
         each.train()
         for step in range(30):
@@ -119,4 +119,4 @@ def test_other_searches_see_the_gradients_whole():
         optimizer.zero_grad()
         (scale * x.square()).sum().backward()
         optimizer.step()
-    assert optimizer._descent.usual == Usual()
+        assert optimizer._session.sensor.gradient_factor(1e9) == 1.0

@@ -1,0 +1,198 @@
+"""Searches, memories, observations and drivers as plain JSON values, and back.
+
+Plain means numbers, strings, `None`, and lists and string-keyed dicts of them: what `torch.load(weights_only=True)`
+lets through, and what JSON holds exactly. Nothing in a packed value is imported or called: which types the numbers
+belong to is told by the search that reads them (`observes`, `observes_at_probes`, `start()`), and names are compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypeAlias, cast
+
+from gradline.driver import Driver, State
+from gradline.protocol import (
+    Origin,
+    Outcome,
+    Pending,
+    Record,
+    Search,
+    Slope,
+    Stop,
+    Transcript,
+    observes,
+    observes_at_probes,
+)
+
+__all__ = ["CodecError", "Plain", "count", "number", "pack_driver", "pack_memory", "unpack_driver", "unpack_memory"]
+
+Plain: TypeAlias = Any
+"""`None`, numbers, strings, and lists and string-keyed dicts of them."""
+
+
+def pack_driver(driver: Driver) -> dict[str, Plain]:
+    """Everything that a driver knows."""
+    state = driver.state
+    return {
+        "search": type(driver.search).__name__,
+        "settings": pack_settings(driver.search),
+        "memory": pack_memory(state.memory),
+        "pending": None if state.pending is None else _pack_begun(state.pending),
+        "last": None if state.last is None else _pack_record(state.last),
+        "evaluations": driver.evaluations,
+        "iterations": state.iterations,
+        "taken": state.taken,
+    }
+
+
+class CodecError(ValueError):
+    """A packed value is not one that this module packed."""
+
+
+def unpack_driver(search: Search[Any, Any], packed: dict[str, Plain]) -> Driver:
+    """The inverse of `pack_driver`, for a search of the same kind.
+
+    Raises `CodecError` for what was not packed so, and `ValueError` for a search under way that has other settings.
+    """
+    try:
+        if packed["search"] != type(search).__name__:
+            raise ValueError(f"it is of the search {packed['search']}")
+        driver = Driver(search, memory=unpack_memory(search, packed["memory"]))
+        begun = None if packed["pending"] is None else _unpack_begun(search, packed["pending"])
+        last = None if packed["last"] is None else _unpack_record(search, packed)
+        iterations, taken = count(packed["iterations"]), count(packed["taken"])
+        driver.evaluations = count(packed["evaluations"])
+        _try(search, driver.memory)
+        if begun is not None:
+            _try(search, begun[1])
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise CodecError(f"{type(error).__name__}: {error}") from error
+    pending = None if begun is None else Pending.replay(search, *begun)
+    driver.state = State(driver.memory, pending, last, iterations, taken)
+    return driver
+
+
+def pack_settings(search: Search[Any, Any]) -> Plain:
+    """A search's own settings, where it is a dataclass of plain values: they belong to what it did."""
+    if not dataclasses.is_dataclass(type(search)):
+        return None
+    fields = dataclasses.fields(cast(Any, search))
+    settings = {field.name: getattr(search, field.name) for field in fields if field.init}
+    plain = all(value is None or type(value) in (bool, int, float, str) for value in settings.values())
+    return settings if plain else None
+
+
+def pack_memory(memory: Any) -> Plain:
+    """A search's memory: a number, `None`, or a (named) tuple of such."""
+    if memory is None:
+        return None
+    for plain in (bool, int, float, str):
+        if isinstance(memory, plain):
+            return plain(memory)  # a subclass, such as NumPy's, is not plain
+    if isinstance(memory, tuple):
+        return [pack_memory(part) for part in memory]
+    raise TypeError(
+        f"a search's memory must be made of numbers, strings, None and tuples of them (the optimizer saves it), "
+        f"got {memory!r}"
+    )
+
+
+def unpack_memory(search: Search[Any, Any], packed: Plain) -> Any:
+    """The inverse of `pack_memory`; `search.start()` tells which tuples have names."""
+    return _like(search.start(), packed)
+
+
+def number(packed: Plain) -> float:
+    """A number, checked."""
+    if isinstance(packed, bool) or not isinstance(packed, float | int):
+        raise TypeError(f"{packed!r} is not a number")
+    return packed
+
+
+def count(packed: Plain) -> int:
+    """A whole number of 0 or more, checked."""
+    if isinstance(packed, bool) or not isinstance(packed, int) or packed < 0:
+        raise TypeError(f"{packed!r} is not a count")
+    return packed
+
+
+def _try(search: Search[Any, Any], memory: Any) -> None:
+    """Begin a search with a memory. It is pure, so that this costs nothing; with a bad one every step would fail."""
+    kind = observes(search)
+    numbers = {field.name: 1.0 for field in dataclasses.fields(kind)}
+    try:
+        Pending(search, Origin(kind(**(numbers | {"slope": -1.0})), 1.0), memory)
+    except Exception as error:
+        raise ValueError(f"{type(search).__name__} cannot begin from the memory {memory!r} ({error})") from error
+
+
+def _like(template: Any, packed: Plain) -> Any:
+    if not isinstance(template, tuple):
+        return packed
+    parts = [_like(part, value) for part, value in zip(template, packed, strict=True)]
+    return type(template)(*parts) if hasattr(template, "_fields") else tuple(parts)
+
+
+def _pack_seen(seen: Slope) -> Plain:
+    return [type(seen).__name__, *dataclasses.astuple(seen)]
+
+
+def _unpack_seen(packed: Plain, kind: type[Slope]) -> Slope:
+    name, *numbers = packed
+    if name != kind.__name__:
+        raise ValueError(f"it was shown a {name} where it looks at a {kind.__name__}")
+    return kind(*map(number, numbers))
+
+
+def _pack_origin(origin: Origin[Any]) -> Plain:
+    return [_pack_seen(origin.at_zero), origin.norm]
+
+
+def _unpack_origin(search: Search[Any, Any], packed: Plain) -> Origin[Any]:
+    at_zero, norm = packed
+    return Origin(_unpack_seen(at_zero, observes(search)), number(norm))
+
+
+def _pack_transcript(transcript: Transcript[Any]) -> Plain:
+    return [[step, _pack_seen(seen)] for step, seen in transcript]
+
+
+def _unpack_transcript(search: Search[Any, Any], packed: Plain) -> Transcript[Any]:
+    kind = observes_at_probes(search)
+    return [(number(step), _unpack_seen(seen, kind)) for step, seen in packed]
+
+
+def _pack_begun(pending: Pending[Any, Any]) -> Plain:
+    return [_pack_origin(pending.origin), pack_memory(pending.memory), _pack_transcript(pending.transcript)]
+
+
+def _unpack_begun(search: Search[Any, Any], packed: Plain) -> tuple[Origin[Any], Any, Transcript[Any]]:
+    origin, memory, transcript = packed
+    return (
+        _unpack_origin(search, origin),
+        unpack_memory(search, memory),
+        _unpack_transcript(search, transcript),
+    )
+
+
+def _pack_record(record: Record[Any, Any]) -> Plain:
+    outcome = record.outcome
+    return [
+        _pack_origin(record.origin),
+        pack_memory(record.memory),
+        [outcome.step, outcome.probe, outcome.stop.name, pack_memory(outcome.memory)],
+        _pack_transcript(record.transcript),
+    ]
+
+
+def _unpack_record(search: Search[Any, Any], packed: dict[str, Plain]) -> Record[Any, Any]:
+    origin, before, (step, probe, stop, memory), transcript = packed["last"]
+    settings = packed["settings"]
+    outcome = Outcome(number(step), None if probe is None else count(probe), Stop[stop], unpack_memory(search, memory))
+    return Record(
+        search if settings is None or settings == pack_settings(search) else type(search)(**settings),
+        _unpack_origin(search, origin),
+        unpack_memory(search, before),
+        outcome,
+        _unpack_transcript(search, transcript),
+    )

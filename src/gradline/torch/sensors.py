@@ -1,0 +1,249 @@
+"""Sensors: how an optimizer measures what a search asks to observe.
+
+An observation is a type (`gradline.protocol`), and its sensor is a class here. The optimizer takes the sensor whose
+`observation` is the one that the search `observes`. Subclassing `Sensor` registers one, so that an observation from
+another package needs two things: its type, and its sensor.
+
+A sensor may ask for scalars that are measured together with the gradient (one transfer from the device, averaged over
+processes), keep buffers, vectors that belong to the parameters and are saved with the optimizer's state, and keep plain
+numbers, which are saved too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor
+
+from gradline.codec import Plain, count, number
+from gradline.protocol import Heading, Moments, Search, Slope, Value, observes, observes_at_probes
+from gradline.torch.displacement import Displacement
+from gradline.torch.line import Gradients, Line
+from gradline.torch.moments.evaluated import Evaluated
+from gradline.torch.outliers import OutlierGuard
+from gradline.torch.per_sample import PerSample
+
+__all__ = ["Evaluation", "Sensor", "sensor_for"]
+
+_SENSORS: dict[type[Slope], type[Sensor]] = {}
+
+
+class Evaluation(NamedTuple):
+    """What one evaluation showed.
+
+    `slope` is along the line, if there is one; `scalars` are those that the sensor asked for; `samples` are there where
+    the closure returned per-sample losses; `statistics` are the layers' running statistics after it, where it is kept.
+    """
+
+    gradients: Gradients
+    norm: float
+    slope: float
+    scalars: Sequence[float]
+    loss: Any
+    samples: Evaluated | None = None
+    statistics: list[Tensor | None] | None = None
+
+    @property
+    def finite(self) -> bool:
+        """Whether the gradient and all scalars are finite."""
+        return math.isfinite(self.norm) and all(map(math.isfinite, self.scalars))
+
+    def kept(self) -> Evaluation:
+        """The same for later, when other evaluations have been made."""
+        if self.samples is None:
+            return self._replace(gradients=self.gradients.cloned())
+        self.samples.keep()
+        self.gradients.release()
+        return self
+
+
+class Sensor:
+    """Measures observations of one type. This one measures slopes, which need nothing but the gradient.
+
+    Args:
+        search: the search that is shown the observations.
+    """
+
+    observation: ClassVar[type[Slope]] = Slope
+    needs_loss: ClassVar[bool] = False
+    """Whether `step()` needs a closure that returns the loss."""
+    per_sample: PerSample | None = None
+    """How per-sample losses are evaluated, where the closure returns these."""
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        _SENSORS[cls.observation] = cls
+
+    def __init__(self, search: Search[Any, Any]) -> None:
+        self.search = search
+        self.buffers: dict[str, Displacement] = {}
+
+    def scalars(self, loss: Any, gradients: Gradients) -> tuple[Tensor, ...]:
+        """Return the scalars (tensors of one number) to measure together with the gradient."""
+        return ()
+
+    def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
+        """Return what the search is shown at its origin.
+
+        Args:
+            evaluation: at the origin.
+            slope: along the direction just aimed.
+            line: the line that the search goes along.
+            steepest: whether it goes along the negative gradient of this evaluation.
+        """
+        return Slope(slope)
+
+    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
+        """Return what the search is shown at a probe."""
+        return Slope(evaluation.slope)
+
+    def gradient_factor(self, norm: float) -> float:
+        """Return what a gradient of this length is multiplied by before it gives the direction."""
+        return 1.0
+
+    def aimed(self, norm: float) -> None:
+        """Note that a direction was aimed by a gradient of this length."""
+
+    def stepped(self, line: Line, step: float, before: int) -> None:
+        """Note that a step was taken along a line, after so many steps before."""
+
+    def state(self) -> Plain:
+        """The sensor's own numbers, to be saved."""
+        return None
+
+    def check_state(self, packed: Plain) -> Any:
+        """Return what `load_state` takes, from what `state` gave; raise an error if it is damaged."""
+        return None
+
+    def load_state(self, state: Any) -> None:
+        """Go on from what `check_state` gave."""
+
+
+_SENSORS[Slope] = Sensor
+
+
+class ValueSensor(Sensor):
+    """Slope and value of the loss."""
+
+    observation = Value
+    needs_loss = True
+
+    def scalars(self, loss: Any, gradients: Gradients) -> tuple[Tensor, ...]:
+        """Return the loss."""
+        if isinstance(loss, Tensor) and loss.numel() == 1:
+            return (loss.detach().reshape(()),)
+        if isinstance(loss, float | int):
+            return (torch.tensor(float(loss), dtype=torch.float64),)
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
+        raise TypeError(
+            f"closure must return the loss, one number ({type(self.search).__name__} compares it), got {got}"
+        )
+
+    def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
+        """Return slope and value; 0 for a zero-gradient step without a closure, which primes checkpoints."""
+        return Value(slope, evaluation.scalars[0] if evaluation.scalars else 0.0)
+
+    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
+        """Return slope and value."""
+        return Value(evaluation.slope, evaluation.scalars[0])
+
+
+class MomentsSensor(Sensor):
+    """Slope and value with their variances over the samples of the mini-batch.
+
+    The closure returns per-sample losses, and the backward pass is made here. The scalars of an evaluation are the mean
+    loss and its variance.
+    """
+
+    observation = Moments
+    needs_loss = True
+
+    def __init__(
+        self,
+        search: Search[Any, Any],
+        parameters: Callable[[], list[Tensor]],
+        *,
+        diagonal: bool = False,
+        allow_batch_norm: bool = False,
+    ) -> None:
+        super().__init__(search)
+        self.per_sample = PerSample(parameters, diagonal, allow_batch_norm)
+        self._at_probes = observes_at_probes(search) is Moments
+
+    def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
+        """Return all four moments; an infinite variance of the slope where something is not finite."""
+        return self._moments(evaluation, slope, line, steepest=steepest)
+
+    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
+        """Return slope and value, with variances if the search asks for them at probes too."""
+        if self._at_probes:
+            return self._moments(evaluation, evaluation.slope, line, steepest=False)
+        return Value(evaluation.slope, evaluation.scalars[0])
+
+    def _moments(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Moments:
+        if not evaluation.scalars:  # a zero-gradient step without a closure primes checkpoints
+            return Moments(slope, 0.0, 0.0, 0.0)
+        value, variance = evaluation.scalars
+        slope_var = math.inf
+        if evaluation.finite and evaluation.samples is not None and self.per_sample is not None:
+            slope_var = self.per_sample.variance(evaluation.samples, line, steepest=steepest)
+        return Moments(slope, value, variance, slope_var)
+
+
+class HeadingSensor(Sensor):
+    """The angle between the gradient and the displacement of the parameters, at origins; slopes at probes."""
+
+    observation = Heading
+
+    def __init__(self, search: Search[Any, Any]) -> None:
+        super().__init__(search)
+        self.buffers["displacement"] = Displacement()
+        self.guard = OutlierGuard()
+
+    def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
+        """Return the slope with g·w and ‖g‖‖w‖; not finite where the gradient is not."""
+        if not evaluation.finite:
+            return Heading(slope, evaluation.norm, evaluation.norm)
+        displacement = self.buffers["displacement"]
+        return Heading(slope, *displacement.measure(evaluation.gradients, evaluation.norm, line.ranks))
+
+    def gradient_factor(self, norm: float) -> float:
+        """Return less than 1 for a gradient that is far longer than usual: only its angle would be looked at."""
+        return self.guard.factor(norm)
+
+    def aimed(self, norm: float) -> None:
+        """Add a length to the mean of lengths."""
+        self.guard = self.guard.after(norm)
+
+    def stepped(self, line: Line, step: float, before: int) -> None:
+        """Add the step to the displacement."""
+        self.buffers["displacement"].add(line, step, before)
+
+    def state(self) -> Plain:
+        """The mean length of gradients, and of how many it is."""
+        return list(self.guard)
+
+    def check_state(self, packed: Plain) -> OutlierGuard:
+        """Check both numbers."""
+        length, seen = packed
+        if not 0.0 <= number(length) < math.inf:
+            raise ValueError(f"{length!r} is not a length")
+        return OutlierGuard(length, count(seen))
+
+    def load_state(self, state: OutlierGuard) -> None:
+        """Go on with this mean length."""
+        self.guard = state
+
+
+def sensor_for(search: Search[Any, Any]) -> type[Sensor]:
+    """Return the class of the sensor that measures what a search observes."""
+    kind = observes(search)
+    if kind not in _SENSORS:
+        raise TypeError(
+            f"search must observe something that a sensor measures ({', '.join(k.__name__ for k in _SENSORS)}; to add "
+            f"one, subclass gradline.torch.sensors.Sensor with observation = {kind.__name__}), got {search!r}"
+        )
+    return _SENSORS[kind]

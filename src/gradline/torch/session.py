@@ -1,0 +1,342 @@
+"""Training by searches on tensors: a driver, the line its search goes along, and the sensor that measures for it.
+
+What follows from an observation is the driver's business (`gradline.driver`). Here parameters are moved, gradients kept
+for later, and running statistics kept or put back.
+
+`run_search` makes a whole search with a closure and leaves the parameters at the accepted point. `advance` tells the
+search of gradients that are there and leaves the parameters at its next probe.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Mapping
+from enum import Enum
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import nn
+
+from gradline.driver import Driver, Mark, Phase
+from gradline.protocol import Origin, Pending, Record, candidates
+from gradline.torch.context import ModuleContext
+from gradline.torch.direction import SteepestDescent, Update
+from gradline.torch.evaluating import Closure, Evaluator
+from gradline.torch.line import Gradients, Line
+from gradline.torch.noise import Noise
+from gradline.torch.ranks import find
+from gradline.torch.sensors import Evaluation
+from gradline.torch.sharded import whole
+
+_OVERFLOWS = {"probe": 1, "origin": 16}
+"""How often in a row an overflow under a loss scaler is evaluated again before it counts: the scale is lowered each
+time, and may need some times to find its size at first."""
+
+
+class Standing(Enum):
+    """Where the parameters stand between two calls."""
+
+    ACCEPTED = "at the accepted point"
+    PROBE = "at the search's next probe"
+    EVALUATION = "at the accepted point, for evaluation"
+    EVALUATION_FROM_PROBE = "at the accepted point, for evaluation, until they go back to the probe"
+
+    @property
+    def evaluating(self) -> bool:
+        """Whether the model is being evaluated: no step may be taken."""
+        return self in (Standing.EVALUATION, Standing.EVALUATION_FROM_PROBE)
+
+    @property
+    def probing(self) -> bool:
+        """Whether the parameters belong at the probe once training goes on."""
+        return self in (Standing.PROBE, Standing.EVALUATION_FROM_PROBE)
+
+
+class SessionMark(NamedTuple):
+    """Where a session stood when a step began."""
+
+    driver: Mark
+    standing: Standing
+    kept: dict[int, Evaluation]
+
+
+class Session:
+    """The state of training by line searches.
+
+    Args:
+        driver: decides what the next evaluation is for.
+        direction: writes the direction of a search into its line.
+        evaluator: computes and measures gradients.
+        context: knows the modules around the parameters.
+        reuse_gradient: begin the next search from the gradient of the accepted probe.
+    """
+
+    def __init__(
+        self,
+        driver: Driver,
+        direction: SteepestDescent | Update,
+        evaluator: Evaluator,
+        context: ModuleContext,
+        *,
+        reuse_gradient: bool,
+    ) -> None:
+        self.driver = driver
+        self.direction = direction
+        self.evaluator = evaluator
+        self.sensor = evaluator.sensor
+        self.context = context
+        context.on_found = partial(self.discover_context, last=False)
+        self.reuse_gradient = reuse_gradient
+        self.standing = Standing.ACCEPTED
+        self.line: Line | None = None
+        self.kept: dict[int, Evaluation] = {}  # by probe: those that may yet be accepted
+        self.overflows = 0  # of a loss scaler, in a row
+        self.process_group: Any = None
+        self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
+        self._around: list[nn.Module] | None = None  # the modules for which other processes were looked for last
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "process_group": None}  # process groups are not copied
+
+    def discover_context(self, *, last: bool) -> None:
+        """Find layers with running statistics and other processes, from the modules that are known by now.
+
+        `last`: an evaluation has been made, so that all modules were called and no others are expected.
+        """
+        if self.context.known:
+            return
+        self.context.refresh()
+        around = self.context.around()
+        if self._around is None or list(map(id, around)) != list(map(id, self._around)):
+            self.evaluator.join(find(self.context.parameters(), around, self.process_group))
+            self.evaluator.ranks.begin(self.settings)
+            self._around = around
+        if self.sensor.per_sample is not None:
+            self.sensor.per_sample.check(self.evaluator.ranks)
+        if self.line is not None:
+            self.line = self.line.among(self.evaluator.ranks)
+        if last:
+            self.context.stop()
+            self._around = None  # nothing here keeps a model alive
+
+    def run_search(self, closure: Closure, noise: Noise | None = None) -> Any:
+        """Search to the end, or end what `advance` has begun; return the accepted probe's loss.
+
+        With `noise` every evaluation draws the same random numbers.
+        """
+        loss = None
+        self.discover_context(last=False)
+        self.context.statistics.keep()
+        if self.driver.phase is Phase.ORIGIN:
+            evaluation = self._evaluate(closure, noise)
+            begun = self._begin(evaluation)
+            self.context.statistics.put_back()
+            if not begun:
+                return evaluation.loss
+            del evaluation  # or its gradients would be kept all along the search
+        before = self.driver.iterations
+        while self.driver.iterations == before:
+            self.to_probe()
+            loss = self._observe(self._evaluate(closure, noise))
+        self.standing = Standing.ACCEPTED
+        return loss
+
+    def advance(self, closure: Closure | None = None, *, scaled: bool = False) -> Any:
+        """Tell the search of the gradients there are, or that a closure computes; go to the next probe. Returns a loss.
+
+        `scaled`: by a loss scaler, which lowers its scale after an overflow, so that there is another evaluation of the
+        same point before an overflow counts.
+        """
+        self.discover_context(last=closure is None)
+        probing = self.standing is Standing.PROBE
+        evaluation = self._measured(partial(self.evaluator.take, closure), probing=probing)
+        self.driver.evaluations += 1
+        loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # a kept one must not keep its graph
+        if scaled and not evaluation.finite and self.overflows < _OVERFLOWS["probe" if probing else "origin"]:
+            self.overflows += 1
+            self.context.statistics.put_back()
+            return loss
+        self.overflows = 0
+        if probing:
+            self._observe(evaluation)
+        else:
+            self.driver.abandon()  # a search that a closure's step has begun early: its gradient is not needed
+            self._begin(evaluation)
+            self.context.statistics.put_back()
+        self.standing = Standing.ACCEPTED
+        if self.driver.phase is Phase.PROBE:
+            self.to_probe()
+            self.standing = Standing.PROBE
+        return loss
+
+    def to_probe(self) -> None:
+        """Put the parameters where the search asks for."""
+        cast(Line, self.line).go(cast("Pending[Any, Any]", self.driver.pending).step)
+
+    def abandon(self) -> None:
+        """End the search under way where the parameters are now: somebody has put them there."""
+        self.driver.abandon()
+        self.kept = {}
+        self.standing = Standing.EVALUATION if self.standing.evaluating else Standing.ACCEPTED
+        if self.line is not None:
+            self.line.away = False
+
+    def mark(self) -> SessionMark:
+        """Return where the session stands."""
+        return SessionMark(self.driver.mark(), self.standing, self.kept)
+
+    def rewind(self, mark: SessionMark) -> None:
+        """After a failure: put parameters and search back to where they stood.
+
+        A search that has been accepted since stays accepted, and one that has begun since is put back to its beginning.
+        It can be called again, should it fail itself.
+        """
+        driver, line = self.driver, self.line
+        self.standing = Standing.ACCEPTED
+        self.context.statistics.put_back()
+        if line is None:
+            return
+        if driver.phase is Phase.ENDED and not line.away:
+            self._accept()  # it was interrupted just before: the accepted point is home already
+        if driver.phase is Phase.ORIGIN:
+            self.kept = {}
+            line.home()
+            return
+        same = driver.pending is mark.driver.state.pending
+        driver.rewind(mark.driver)
+        if same and mark.standing is Standing.PROBE:
+            self.to_probe()
+            self.standing = Standing.PROBE
+        else:
+            line.home()
+        self.kept = mark.kept if same else {}
+
+    def _begin(self, evaluation: Evaluation, *, early: bool = False) -> bool:
+        """Aim from an evaluation at the present point and begin a search; return whether one is under way."""
+        self.kept = {}
+        gradients, norm = evaluation.gradients, evaluation.norm
+        if self.line is None or not self.line.moves(gradients.parameters):
+            self.line = Line(gradients.parameters, self.evaluator.ranks)
+        self.line.away = False
+        slope, length = -norm, norm
+        if evaluation.finite:
+            if evaluation.samples is not None and isinstance(self.direction, Update):
+                evaluation.samples.keep()  # a base optimizer moves the parameters, and they are put back
+            slope, length = self._aim(self.line, gradients, norm)
+            self.line.aimed = self.line.aimed or length < float("inf")
+        steepest = isinstance(self.direction, SteepestDescent)
+        origin = Origin(self.sensor.at_origin(evaluation, slope, self.line, steepest=steepest), length)
+        # torch.distributed.checkpoint primes optimizers with a zero-gradient step. Before the first step it is a no-op.
+        still = length == 0.0 or (norm == 0.0 and not self.driver.taken)
+        return self.driver.begin(origin, zero_direction=still, early=early)
+
+    def _aim(self, line: Line, gradients: Gradients, norm: float) -> tuple[float, float]:
+        """Write the direction into the line; return its slope and its length."""
+        factor = self.sensor.gradient_factor(norm)
+        if factor == 1.0:
+            slope, length = self.direction.aim(line, gradients, norm)
+        else:
+            scaled = gradients.cloned()
+            torch._foreach_mul_(scaled.tensors, factor)
+            before = [parameter.grad for parameter in gradients.parameters]
+            try:
+                for parameter, tensor in zip(*scaled, strict=True):
+                    parameter.grad = whole(tensor, parameter)
+                slope, length = self.direction.aim(line, scaled, factor * norm)
+            finally:
+                for parameter, gradient in zip(gradients.parameters, before, strict=True):
+                    parameter.grad = gradient
+            slope /= factor  # along the direction, at the whole gradient
+        self.sensor.aimed(norm)
+        return slope, length
+
+    def _observe(self, evaluation: Evaluation) -> Any:
+        """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""
+        line, driver = cast(Line, self.line), self.driver
+        pending = cast("Pending[Any, Any]", driver.pending)
+        if not line.is_finite(pending.step, pending.origin.norm):
+            evaluation = evaluation._replace(slope=float("nan"))  # gradients may be finite there, of a linear loss say
+        outcome = driver.observe(self.sensor.at_probe(evaluation, line))
+        probe = len(pending.transcript) - 1
+        if outcome is None:
+            self._keep(probe, evaluation)
+            self.context.statistics.put_back()
+        elif outcome.probe is None:
+            line.home()
+            self.context.statistics.put_back()
+            self._accept()
+        else:
+            if outcome.probe != probe:
+                evaluation.gradients.release()
+                evaluation = self._kept(outcome.probe)
+                line.go(outcome.step)
+                for parameter, gradient in zip(*evaluation.gradients, strict=True):
+                    parameter.grad = whole(gradient, parameter)
+                if evaluation.statistics is not None:
+                    self.context.statistics.put(evaluation.statistics)
+            self.context.statistics.keep()
+            line.away = False  # from here on it is the accepted point, even if what follows is interrupted
+            self._accept()
+            if self.reuse_gradient:
+                self._begin_early(evaluation)
+        return evaluation.loss
+
+    def _accept(self) -> Record[Any, Any]:
+        """Make the present point the accepted one."""
+        before = self.driver.taken
+        record = self.driver.accept()
+        self.kept = {}
+        if self.driver.taken > before:
+            self.sensor.stepped(cast(Line, self.line), record.step, before)
+        return record
+
+    def _begin_early(self, evaluation: Evaluation) -> None:
+        """Begin the next search from the accepted probe. The step is taken: a failure here is not this step's."""
+        try:
+            self._begin(evaluation, early=True)
+        except Exception as error:
+            self.driver.abandon()
+            warnings.warn(
+                f"gradline: the step was taken, but its gradient cannot be used again ({error}): the next step begins "
+                f"with an evaluation",
+                RuntimeWarning,
+                stacklevel=7,
+            )
+
+    def _keep(self, probe: int, evaluation: Evaluation) -> None:
+        """Keep the gradients of probes that may yet be accepted, and only these. The last one is there anyway."""
+        if hasattr(self.driver.search, "candidates"):
+            wanted = candidates(self.driver.search, cast("Pending[Any, Any]", self.driver.pending).transcript)
+            self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
+            if probe in wanted:
+                self.kept[probe] = evaluation.kept()._replace(statistics=self.context.statistics.now())
+
+    def _kept(self, probe: int) -> Evaluation:
+        if probe not in self.kept:
+            raise RuntimeError(
+                f"a search must accept its last probe or one of its candidates (the gradients of others are gone), but "
+                f"{type(self.driver.search).__name__} accepted probe {probe}; give it a method candidates(transcript)"
+            )
+        return self.kept[probe]
+
+    def _evaluate(self, closure: Closure, noise: Noise | None) -> Evaluation:
+        if noise is not None:
+            noise.again()
+        self.driver.evaluations += 1
+        return self._measured(partial(self.evaluator.evaluate, closure), probing=self.driver.phase is Phase.PROBE)
+
+    def _measured(self, compute: Callable[[], Any], *, probing: bool) -> Evaluation:
+        """Compute an evaluation and measure it, along the line if it is of a probe."""
+        self._announce(probing=probing)
+        computed = compute()
+        if not self.context.known:
+            self.discover_context(last=True)
+            self._announce(probing=probing)
+        return self.evaluator.measure(computed, self.line if probing else None)
+
+    def _announce(self, *, probing: bool) -> None:
+        """Tell the other processes, with the numbers of the next evaluation, which one it is."""
+        pending = self.driver.pending if probing else None
+        probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
+        self.evaluator.ranks.at(self.driver.iterations + 1, probe, step)
