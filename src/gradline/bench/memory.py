@@ -8,13 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
 from gradline.bench.objective import Objective, Task
 from gradline.bench.peers import METHODS, Method
 from gradline.bench.training import apart
 from gradline.study.threads import threads
+from gradline.torch.private import DispatchMode, leaves
 
 WIDTH = 600
 """Of a square layer: its parameters are so many more than its inputs and outputs that only they count."""
@@ -60,7 +59,7 @@ def copies(methods: Iterable[str]) -> dict[str, float | str]:
     return found
 
 
-class Allocated(TorchDispatchMode):  # type: ignore[no-untyped-call]
+class Allocated(DispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the storages that operations make while it is on, until they are freed.
 
     What an operation needs inside of itself is not seen.
@@ -73,9 +72,9 @@ class Allocated(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._known: set[int] = set()
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        before = {part.untyped_storage()._cdata for part in tree_leaves((args, kwargs)) if isinstance(part, Tensor)}
+        before = {part.untyped_storage()._cdata for part in leaves((args, kwargs)) if isinstance(part, Tensor)}
         made = func(*args, **(kwargs or {}))
-        for part in tree_leaves(made):
+        for part in leaves(made):
             if isinstance(part, Tensor):
                 storage = part.untyped_storage()
                 if storage._cdata not in before | self._known:

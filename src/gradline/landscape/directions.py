@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradline.landscape.place import Place
+from gradline.landscape.point import Point
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +58,7 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     assert abs(sum((a * b).sum() for a, b in zip(first, second))) < 1e-6
     ```
     """
-    parameters = Place(model).parameters
+    parameters = Point(model).parameters
     total = sum(parameter.numel() for parameter in parameters)
     if type(count) is not int or not 1 <= count <= total:
         raise ValueError(f"count must be between 1 and the number of weights, {total}, got {count!r}")
@@ -67,7 +67,7 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     return [_split(column, parameters) for column in perpendicular.T]
 
 
-def resolve(direction: Any, place: Place, name: str = "direction") -> list[Tensor]:
+def resolve(direction: Any, place: Point, name: str = "direction") -> list[Tensor]:
     """A direction as a tensor for each parameter, of its shape, type and device."""
     parts = _parts(direction, place, name)
     for part, parameter, called in zip(parts, place.parameters, place.names, strict=True):
@@ -91,7 +91,7 @@ def norm(parts: Sequence[Tensor]) -> float:
     return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=_wide(part))) for part in parts))
 
 
-def center_of(direction: Any, place: Place) -> float | None:
+def center_of(direction: Any, place: Point) -> float | None:
     """What a single weight is now; `None` for other directions."""
     if not isinstance(direction, Weight):
         return None
@@ -102,7 +102,7 @@ def _wide(part: Tensor) -> torch.dtype:
     return torch.float32 if part.device.type == "mps" else torch.float64
 
 
-def _parts(direction: Any, place: Place, name: str) -> list[Tensor]:
+def _parts(direction: Any, place: Point, name: str) -> list[Tensor]:
     if isinstance(direction, Weight):
         parts = [torch.zeros_like(parameter) for parameter in place.parameters]
         position = _position(direction, place, name)
@@ -139,7 +139,7 @@ def _parts(direction: Any, place: Place, name: str) -> list[Tensor]:
     return parts
 
 
-def _position(direction: Weight, place: Place, name: str) -> int:
+def _position(direction: Weight, place: Point, name: str) -> int:
     """Which of the parameters a weight belongs to."""
     parameter, index = direction.parameter, direction.index
     if isinstance(parameter, str):

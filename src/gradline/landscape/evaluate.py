@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradline.landscape.found import Array
-from gradline.landscape.place import Place
+from gradline.landscape.point import Point
 from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
@@ -35,7 +35,7 @@ class Evaluator(Protocol):
         ...
 
 
-def evaluator_of(loss: Losses, source: Tensors | Loader, place: Place) -> tuple[Evaluator, bool]:
+def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> tuple[Evaluator, bool]:
     """The evaluator for a loss, and whether it gives per-sample losses: it is asked for a few samples."""
     batch, numbers = next(iter(source.pieces()))
     if isinstance(source, Tensors):
@@ -63,7 +63,7 @@ def call(loss: Losses, batch: Any) -> Any:
 class ByBatch:
     """For losses that are one number."""
 
-    def __init__(self, loss: Losses, source: Tensors | Loader, place: Place) -> None:
+    def __init__(self, loss: Losses, source: Tensors | Loader, place: Point) -> None:
         self.loss, self.source, self.place = loss, source, place
 
     def gradient(self) -> list[Tensor]:
@@ -106,7 +106,7 @@ class ByBatch:
 class BySample:
     """For losses that come one for each sample."""
 
-    def __init__(self, loss: Losses, source: Tensors | Loader, place: Place) -> None:
+    def __init__(self, loss: Losses, source: Tensors | Loader, place: Point) -> None:
         self.loss, self.source, self.place = loss, source, place
 
     def gradient(self) -> list[Tensor]:

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gradline.landscape import directions
 from gradline.landscape.evaluate import Evaluator, Losses, evaluator_of
 from gradline.landscape.found import Array
-from gradline.landscape.place import Place
+from gradline.landscape.point import Point
 from gradline.landscape.source import (
     Index,
     Loader,
@@ -54,7 +54,7 @@ class Scan:
     ) -> None:
         if not callable(loss):
             raise TypeError(f"loss must be a function of a batch, got {loss!r}")
-        self.place = Place(model)
+        self.place = Point(model)
         self.seed = seed_of(options.seed)
         self.source, self.batch_size = source_of(data, batch_size, options.chunk, self.seed)
         self.bar = bar_of(options.progress)

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
 from gradline.searches._arguments import require
+from gradline.torch.private import foreach_copy_, foreach_lerp_
 
 __all__ = ["LateAverage"]
 
@@ -62,6 +63,6 @@ class LateAverage(AveragedModel):
 @torch.no_grad()
 def _add(averages: Sequence[Tensor], present: Sequence[Tensor], before: Any, *, power: float) -> None:
     if averages[0].is_floating_point() or averages[0].is_complex():
-        torch._foreach_lerp_(list(averages), list(present), (power + 1.0) / (int(before) + power + 1.0))
+        foreach_lerp_(averages, present, (power + 1.0) / (int(before) + power + 1.0))
     else:  # counts, such as BatchNorm's of batches
-        torch._foreach_copy_(list(averages), list(present))
+        foreach_copy_(list(averages), list(present))

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from gradline.torch.private import own_parameters, submodules
 from gradline.torch.statistics import RunningStatistics
 
 __all__ = ["ModuleContext"]
@@ -117,15 +118,15 @@ def _submodules(module: nn.Module) -> Iterator[nn.Module]:
     found = [module]
     while found:
         part = found.pop()
-        if part is not None and id(part) not in seen:
+        if id(part) not in seen:
             seen.add(id(part))
             yield part
-            found.extend(list(part._modules.values()))  # type: ignore[arg-type]
+            found.extend(submodules(part))
 
 
 def _parameters(module: nn.Module) -> Iterator[Tensor]:
     for part in _submodules(module):
-        yield from (parameter for parameter in list(part._parameters.values()) if parameter is not None)
+        yield from own_parameters(part)
 
 
 def _holds_any(module: nn.Module, ours: set[int]) -> bool:

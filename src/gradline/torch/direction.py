@@ -16,6 +16,7 @@ from torch.optim import Optimizer
 
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import single_pass
+from gradline.torch.private import foreach_copy_, foreach_div_, foreach_neg_, foreach_sub_
 from gradline.torch.sharded import local
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
@@ -31,8 +32,8 @@ class SteepestDescent:
             for direction, gradient in zip(line.directions, gradients.tensors, strict=True):
                 torch.neg(gradient, out=direction)
         else:
-            torch._foreach_copy_(line.directions, gradients.tensors)
-            torch._foreach_neg_(line.directions)
+            foreach_copy_(line.directions, gradients.tensors)
+            foreach_neg_(line.directions)
         return -gradient_norm * gradient_norm, gradient_norm
 
 
@@ -79,16 +80,16 @@ class Update:
             line.leave()
             with line.ranks.telling():
                 self.base.step()
-            torch._foreach_copy_(line.directions, line.parts)
-            torch._foreach_sub_(line.directions, line.origins)
-            torch._foreach_div_(line.directions, unit)
+            foreach_copy_(line.directions, line.parts)
+            foreach_sub_(line.directions, line.origins)
+            foreach_div_(line.directions, unit)
         finally:
             line.home()
             for group, lr in zip(groups, shown, strict=True):
                 group["lr"] = lr
         moved = [other for other, was in zip(others, before, strict=True) if not torch.equal(other, was)]
         if moved:
-            torch._foreach_copy_(others, before)
+            foreach_copy_(others, before)
             raise TypeError(
                 f"direction must be an optimizer that leaves parameters without a gradient alone, but "
                 f"{type(self.base).__name__} moved one of shape {tuple(moved[0].shape)}"

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import Alone
+from gradline.torch.private import foreach_add_, foreach_mul_
 from gradline.torch.sharded import local
 
 __all__ = ["Displacement"]
@@ -50,10 +51,10 @@ class Displacement:
     def add(self, line: Line, step: float, before: int) -> None:
         """Add a step along a line, after so many steps before."""
         if self.parts:  # those of parameters that rest now too: the mean of their points comes nearer
-            torch._foreach_mul_(self.parts, before / (before + 1))
+            foreach_mul_(self.parts, before / (before + 1))
         parts = self.of(line.parameters)
         if all(torch.finfo(dtype).tiny <= step <= torch.finfo(dtype).max for dtype in {part.dtype for part in parts}):
-            torch._foreach_add_(parts, line.directions, alpha=step)
+            foreach_add_(parts, line.directions, alpha=step)
         else:  # the parameters' type cannot hold it
             for part, direction in zip(parts, line.directions, strict=True):
                 part.copy_(part.double().add_(direction.double(), alpha=step))

@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from gradline.torch.measuring import Alone, single_pass
+from gradline.torch.private import foreach_add_, foreach_copy_, version
 from gradline.torch.sharded import is_sharded, local
 
 _SMALL = 2**12
@@ -79,8 +80,8 @@ class Line:
         """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
         line = cls(parameters, ranks)
         with torch.no_grad():
-            torch._foreach_copy_(line.origins, origins)
-            torch._foreach_copy_(line.directions, directions)
+            foreach_copy_(line.origins, origins)
+            foreach_copy_(line.directions, directions)
         line.away, line.aimed = away, aimed
         return line
 
@@ -113,7 +114,7 @@ class Line:
 
     def leave(self) -> None:
         """Save where the parameters are, before they are moved."""
-        torch._foreach_copy_(self.origins, self.parts)
+        foreach_copy_(self.origins, self.parts)
         self.away = True
 
     def go(self, step: float) -> None:
@@ -128,8 +129,8 @@ class Line:
                 part.copy_(origin.double().add_(direction.double(), alpha=step))
         elif fresh or not single_pass(parts):
             if not fresh:
-                torch._foreach_copy_(parts, self.origins)
-            torch._foreach_add_(parts, self.directions, alpha=step)
+                foreach_copy_(parts, self.origins)
+            foreach_add_(parts, self.directions, alpha=step)
         else:
             for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
                 torch.add(origin, direction, alpha=step, out=part)
@@ -139,7 +140,7 @@ class Line:
         """Put the parameters back, exactly."""
         if self.away:
             torch.clear_autocast_cache()
-            torch._foreach_copy_(self.parts, self.origins)
+            foreach_copy_(self.parts, self.origins)
             self.away = False
             self.ranks.moved()
 
@@ -148,7 +149,7 @@ class Line:
 
         It shows in-place operations and other storages (`p.data = …`), but not in-place operations on `p.data`.
         """
-        return None if self.sharded else [(part._version, part.data_ptr()) for part in self.parameters]
+        return None if self.sharded else [(version(part), part.data_ptr()) for part in self.parameters]
 
     def is_at(self, step: float | None) -> bool:
         """Whether the parameters are x0 + step · d, to the last digit; x0 itself, without a step.
@@ -240,7 +241,7 @@ class _Pair:
         )
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
-        torch._foreach_copy_(self.gradients, gradients)
+        foreach_copy_(self.gradients, gradients)
         numbers = torch.mv(self.rows, self.rows[1])
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
         return [math.sqrt(square), slope, *values]

@@ -14,6 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradline.torch.private import foreach_norm
+
 _HALF = (torch.bfloat16, torch.float16)
 
 
@@ -91,7 +93,7 @@ def _measure(
         norm = math.sqrt(sum(numbers[:count]))
     else:
         precise = torch.float32 if any(part.dtype in _HALF for part in vectors) else None
-        numbers = _to_host([*torch._foreach_norm(list(vectors), 2, precise), *products, *more])
+        numbers = _to_host([*foreach_norm(vectors, precise), *products, *more])
         norm = math.hypot(*numbers[:count])
     end = count + len(products)
     return norm, sum(numbers[count:end]), numbers[end:]

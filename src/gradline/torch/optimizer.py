@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._compile import _disable_dynamo  # torch.compiler.disable would import the compiler here
 from torch.utils.hooks import RemovableHandle
 
 from gradline.driver import Driver
@@ -21,6 +20,7 @@ from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients
 from gradline.torch.noise import Noise
+from gradline.torch.private import foreach_mul_, not_compiled
 from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
 from gradline.torch.session import Session, Standing
 from gradline.torch.settings import settings_of
@@ -408,7 +408,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     tensors.append(local_gradient(parameter, gradient))
         scale = getattr(self, "grad_scale", None)
         if scale is not None:  # GradScaler leaves the division to us; the search sees an overflow as it is
-            torch._foreach_mul_(tensors, float(1.0 / scale))
+            foreach_mul_(tensors, float(1.0 / scale))
         if not parameters:
             raise RuntimeError(
                 "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
@@ -434,7 +434,7 @@ class _EvalMode:
             self._optimizer.train()
 
 
-@_disable_dynamo
+@not_compiled
 def _uncompiled(step: Callable[..., Any], optimizer: LineSearchOptimizer, closure: Closure | None) -> Any:
     """A search is Python: nothing is gained by compiling it, and torch would compile pieces anew for each step."""
     return step(optimizer, closure)

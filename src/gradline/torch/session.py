@@ -15,7 +15,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, cast
 
-import torch
 from torch import nn
 
 from gradline.driver import Driver, Mark, Phase
@@ -25,6 +24,7 @@ from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients, Line
 from gradline.torch.noise import Noise
+from gradline.torch.private import foreach_mul_
 from gradline.torch.ranks import find
 from gradline.torch.sensors import Evaluation
 from gradline.torch.sharded import whole
@@ -238,7 +238,7 @@ class Session:
             slope, length = self.direction.aim(line, gradients, norm)
         else:
             scaled = gradients.cloned()
-            torch._foreach_mul_(scaled.tensors, factor)
+            foreach_mul_(scaled.tensors, factor)
             before = [parameter.grad for parameter in gradients.parameters]
             try:
                 for parameter, tensor in zip(*scaled, strict=True):

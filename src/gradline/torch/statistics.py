@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from gradline.torch.private import own_buffers
+
 __all__ = ["RunningStatistics"]
 
 
@@ -56,4 +58,4 @@ class RunningStatistics:
 
     def _buffers(self) -> list[Tensor | None]:
         """The buffers as they are now: moving a model to a device replaces them."""
-        return [layer._buffers[name] for layer, name in self._places]
+        return [own_buffers(layer)[name] for layer, name in self._places]

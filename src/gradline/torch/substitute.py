@@ -14,7 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves
+
+from gradline.torch.private import begin_ddp_forward, end_ddp_forward, leaves, when_backward_ends
 
 
 class _Stage(Enum):
@@ -89,8 +90,8 @@ class Substitute:
                     if self._stage is _Stage.BEFORE:
                         if self._accumulating:  # buffers are sent in the first of several passes only
                             model.require_forward_param_sync = False
-                        model._pre_forward(torch.empty(0))
-                    loss = model._post_forward(_zero(parameters))
+                        begin_ddp_forward(model)
+                    loss = end_ddp_forward(model, _zero(parameters))
                 self._stage = _Stage.BEFORE  # so that it is not followed
                 torch.autograd.backward(loss)
                 self._backwards += 1
@@ -105,20 +106,20 @@ class Substitute:
         if self._stage is not _Stage.FORWARD:
             return
         self._stage = _Stage.OUTPUT
-        leaves = [leaf for leaf in tree_leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
-        self._outputs = leaves
+        shown = [leaf for leaf in leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
+        self._outputs = shown
         if torch.is_grad_enabled():
             self._forwards += 1
-            if not leaves:  # an output that shows no tensors: then its backward pass is seen where it ends
-                leaves = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        for leaf in leaves:
+            if not shown:  # an output that shows no tensors: then its backward pass is seen where it ends
+                shown = [parameter for parameter in model.parameters() if parameter.requires_grad]
+        for leaf in shown:
             self._hooks.append(leaf.register_hook(self._begin_backward))  # type: ignore[no-untyped-call]
 
     def _begin_backward(self, _gradient: Tensor) -> None:
         if self._stage is _Stage.OUTPUT:
             self._stage = _Stage.BACKWARD
             self._outputs = []
-            torch.autograd.Variable._execution_engine.queue_callback(self._end_backward)
+            when_backward_ends(self._end_backward)
 
     def _end_backward(self) -> None:
         self._stage = _Stage.BEFORE

@@ -17,6 +17,7 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Record
+from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
 from gradline.torch.optimizer import LineSearchOptimizer
 
 if TYPE_CHECKING:
@@ -80,7 +81,7 @@ class LineSearchCallback(Callback):
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Go to where the search goes on."""
-        if trainer.fit_loop._skip_backward:
+        if skips_backward(trainer):
             self._resting = _stay(trainer)
             return
         _check_accumulation(trainer)  # a GradientAccumulationScheduler may have changed it
@@ -96,7 +97,7 @@ class LineSearchCallback(Callback):
         self._resting = []
         _rest(trainer)
         # Lightning's logging takes milliseconds: only when it will be written, or read at the end of an epoch
-        due = trainer._logger_connector.should_update_logs or trainer.is_last_batch
+        due = logs_are_due(trainer) or trainer.is_last_batch
         if self.log_searches and due and not trainer.barebones:
             for place, (optimizer, stops) in enumerate(zip(_line_searches(trainer), self.stops, strict=False)):
                 name = f"line_search-{place}" if place else "line_search"

@@ -13,8 +13,8 @@ from gradline.protocol import Search
 from gradline.searches import GolsI
 from gradline.torch.batches import Batches
 from gradline.torch.direction import DirectionFactory
-from gradline.torch.learning_rate.place import put_back
 from gradline.torch.learning_rate.recorder import StepRecorder
+from gradline.torch.learning_rate.undo import put_back
 from gradline.torch.optimizer import LineSearchOptimizer
 
 __all__ = ["find_lr"]

@@ -14,6 +14,7 @@ from gradline.torch.moments.graph import read, uses
 from gradline.torch.moments.independence import mixed, mixing
 from gradline.torch.moments.layers import Dense, Layer
 from gradline.torch.moments.statistics import Spread, mean_and_variance, too_few
+from gradline.torch.private import version
 
 
 class Evaluated:
@@ -95,7 +96,7 @@ class Evaluated:
         finally:
             for hook in hooks:  # a graph that is kept runs again: these were the gradients of the mean
                 hook.remove()
-        self._fresh = [None if gradient is None else (gradient, gradient._version) for gradient in gradients]
+        self._fresh = [None if gradient is None else (gradient, version(gradient)) for gradient in gradients]
 
     def _accumulated(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:
         """The parameters' `.grad` after a backward pass, where it is the gradient and nothing else."""
@@ -228,7 +229,7 @@ class Evaluated:
         """The layers that matter, with the gradients of their outputs."""
         pairs = []
         for layer, delta in zip(self._layers or (), self._deltas, strict=True):
-            if layer.inputs._version != layer.version:
+            if version(layer.inputs) != layer.version:
                 raise RuntimeError(
                     "the inputs of this evaluation were changed in place since: use new tensors for each batch, or "
                     "call keep() before"

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradline.torch.moments.layers import Convolution, Dense, Layer
+from gradline.torch.private import version
 
 _LEAF = "AccumulateGrad"
 
@@ -91,7 +92,7 @@ def _dense(node: Any, places: dict[int, int], bias: Any, matrix: Any, saved: str
     inputs = _NOTHING if weight is None else _saved(node, saved)
     if inputs is None:
         return None
-    return Dense(node, inputs, weight, offset, inputs._version, turned)
+    return Dense(node, inputs, weight, offset, version(inputs), turned)
 
 
 def _addmm(node: Any, places: dict[int, int]) -> Dense | None:
@@ -121,7 +122,7 @@ def _convolution(node: Any, places: dict[int, int]) -> Convolution | None:
         node._saved_output_padding,
         node._saved_groups,
     )
-    return Convolution(node, inputs, weight, bias, inputs._version, options)
+    return Convolution(node, inputs, weight, bias, version(inputs), options)
 
 
 def _saved(node: Any, name: str) -> Tensor | None:

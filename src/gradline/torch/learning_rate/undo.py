@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from gradline.torch.batches import Batches
+from gradline.torch.snapshot import Snapshot
 
 
 @contextmanager
@@ -22,45 +23,32 @@ def put_back(model: nn.Module | None, parameters: list[Tensor], batches: Any) ->
     That is: parameters, gradients, buffers, the modes of modules, the position of `gradline.batches`, and the
     generators of random numbers: torch's, numpy's, Python's, and those that a loader has of its own.
     """
-    values = [parameter.detach().clone() for parameter in parameters]
     gradients = [parameter.grad for parameter in parameters]
     modules = [] if model is None else list(model.modules())
     modes = [module.training for module in modules]
-    buffers = [
-        (module, name, buffer, buffer.detach().clone())
-        for module in modules
-        for name, buffer in module._buffers.items()
-        if buffer is not None
-    ]
+    snapshot = Snapshot(parameters, modules)
     position = batches.state_dict() if isinstance(batches, Batches) else None
     generators = [(generator, generator.get_state()) for generator in _generators(batches)]
     python, numpy = random.getstate(), np.random.get_state()
     for parameter in parameters:
         parameter.grad = None  # or the run would add to the tensors that are put back
     try:
-        with torch.random.fork_rng(devices=_devices(parameters)), torch.inference_mode(False), torch.enable_grad():
+        with snapshot.with_gradients():
             try:
                 yield
             finally:
                 if position is not None:
                     batches.load_state_dict(position)  # it may draw random numbers: a loader reads batches again
     finally:
-        for parameter, value, gradient in zip(parameters, values, gradients, strict=True):
-            parameter.data.copy_(value)
+        snapshot.restore()
+        for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         for module, training in zip(modules, modes, strict=True):
             module.training = training
-        for module, name, buffer, was in buffers:
-            module._buffers[name] = buffer
-            buffer.data.copy_(was)
         random.setstate(python)
         np.random.set_state(numpy)
         for generator, state in generators:
             generator.set_state(state)
-
-
-def _devices(parameters: list[Tensor]) -> list[int]:
-    return sorted({parameter.device.index or 0 for parameter in parameters if parameter.device.type == "cuda"})
 
 
 def _generators(batches: Any) -> list[torch.Generator]:

@@ -1,7 +1,7 @@
-"""Where a model stands, and the way back: a scan moves its parameters, and leaves no trace.
+"""The point where a model stands: a scan moves its parameters from there, and leaves no trace.
 
 Parameters are set to x0 + a·d1 + b·d2 from a copy of x0, never by increments, and put back bit for bit, whatever
-happens. They are written to through `.data`, so that a graph which waits for its backward pass stays good.
+happens.
 """
 
 from __future__ import annotations
@@ -13,9 +13,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradline.torch.snapshot import Snapshot
 
-class Place:
-    """Some parameters with their names, and copies of everything that an evaluation changes."""
+
+class Point:
+    """Some parameters with their names, and a snapshot of everything that an evaluation changes."""
 
     def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
         self.modules: list[nn.Module] = []
@@ -33,20 +35,14 @@ class Place:
         self.parameters = [parameter for _, parameter in named if _moves(parameter)]
         if not self.parameters:
             raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
-        self.origins = [parameter.detach().clone() for parameter in self.parameters]
-        self._buffers = [
-            (module, name, buffer, buffer.detach().clone())
-            for module in self.modules
-            for name, buffer in module._buffers.items()
-            if buffer is not None
-        ]
+        self._snapshot = Snapshot(self.parameters, self.modules)
+        self.origins = self._snapshot.values
 
     @contextmanager
     def visited(self, seed: int) -> Iterator[None]:
         """Gradients are on, and torch's generators follow the seed; afterwards everything is as it was."""
-        devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
         try:
-            with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.enable_grad():
+            with self._snapshot.with_gradients():
                 torch.manual_seed(seed)
                 yield
         finally:
@@ -61,15 +57,11 @@ class Place:
 
     def reset_buffers(self) -> None:
         """Undo what an evaluation did to buffers, such as the running statistics of BatchNorm."""
-        for module, name, buffer, was in self._buffers:
-            module._buffers[name] = buffer
-            buffer.data.copy_(was)
+        self._snapshot.restore_buffers()
 
     def home(self) -> None:
         """Put everything back."""
-        for parameter, origin in zip(self.parameters, self.origins, strict=True):
-            parameter.data.copy_(origin)
-        self.reset_buffers()
+        self._snapshot.restore()
 
 
 def _moves(parameter: Any) -> bool:

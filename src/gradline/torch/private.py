@@ -1,0 +1,133 @@
+"""Every private name of torch that gradline uses, in one place (last seen in torch 2.13).
+
+What torch calls private it may change. Each name here has a test (`tests/torch/test_private.py`) and, where there is
+one, a fallback made of public names; the others raise an error that says what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, cast
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
+
+__all__ = [
+    "DispatchMode",
+    "begin_ddp_forward",
+    "end_ddp_forward",
+    "foreach_add_",
+    "foreach_copy_",
+    "foreach_div_",
+    "foreach_lerp_",
+    "foreach_mul_",
+    "foreach_neg_",
+    "foreach_norm",
+    "foreach_sub_",
+    "leaves",
+    "not_compiled",
+    "own_buffers",
+    "own_parameters",
+    "submodules",
+    "version",
+    "when_backward_ends",
+]
+
+
+def _foreach(name: str) -> Callable[..., Any]:
+    """One kernel for many tensors; where torch has none, one call for each of them."""
+    kernel = getattr(torch, f"_foreach_{name}", None)
+    return cast("Callable[..., Any]", kernel) if kernel is not None else loop(name)
+
+
+def loop(name: str) -> Callable[..., Any]:
+    """Apply an in-place method of tensors to many of them, one by one."""
+
+    def each(tensors: Sequence[Tensor], other: Any = None, **options: Any) -> None:
+        for place, tensor in enumerate(tensors):
+            operands = [] if other is None else [other[place] if isinstance(other, list | tuple) else other]
+            getattr(tensor, name)(*operands, **options)
+
+    return each
+
+
+foreach_copy_ = _foreach("copy_")
+foreach_add_ = _foreach("add_")
+foreach_sub_ = _foreach("sub_")
+foreach_mul_ = _foreach("mul_")
+foreach_div_ = _foreach("div_")
+foreach_neg_ = _foreach("neg_")
+
+
+def foreach_lerp_(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
+    """Move each tensor towards another by a part of the way."""
+    if hasattr(torch, "_foreach_lerp_"):
+        torch._foreach_lerp_(list(tensors), list(ends), weight)
+    else:
+        for tensor, end in zip(tensors, ends, strict=True):
+            tensor.lerp_(end, weight)
+
+
+def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
+    """Return the length of each tensor, computed in a type."""
+    if hasattr(torch, "_foreach_norm"):
+        return list(torch._foreach_norm(list(tensors), 2, dtype))
+    return [torch.linalg.vector_norm(tensor, dtype=dtype) for tensor in tensors]
+
+
+def version(tensor: Tensor) -> int:
+    """Return a number that grows with each in-place operation on a tensor; 0 where torch does not tell."""
+    return int(getattr(tensor, "_version", 0))
+
+
+def submodules(module: nn.Module) -> list[nn.Module]:
+    """Return the direct submodules, of modules that cannot be hashed or are scripted too."""
+    return [part for part in list(module._modules.values()) if part is not None]
+
+
+def own_parameters(module: nn.Module) -> list[Tensor]:
+    """Return the parameters that a module holds itself."""
+    return [parameter for parameter in list(module._parameters.values()) if parameter is not None]
+
+
+def own_buffers(module: nn.Module) -> dict[str, Tensor | None]:
+    """Return the buffers that a module holds itself, to be looked up and replaced by their names."""
+    return module._buffers
+
+
+def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Keep `torch.compile` out of a function. `torch.compiler.disable` does so too, but imports the compiler."""
+    try:
+        from torch._compile import _disable_dynamo
+    except ImportError:
+        return cast("Callable[..., Any]", cast(Any, torch.compiler).disable(function))
+    return _disable_dynamo(function)
+
+
+def leaves(tree: Any) -> Iterable[Any]:
+    """Return what a nest of lists, tuples and dicts (and registered classes) holds."""
+    try:
+        from torch.utils._pytree import tree_leaves
+    except ImportError:
+        parts = tree.values() if isinstance(tree, dict) else tree
+        return [leaf for part in parts for leaf in leaves(part)] if isinstance(tree, list | tuple | dict) else [tree]
+    return cast("Iterable[Any]", tree_leaves(tree))
+
+
+def when_backward_ends(callback: Callable[[], None]) -> None:
+    """Call a function at the end of the backward pass under way."""
+    cast(Any, torch.autograd.Variable)._execution_engine.queue_callback(callback)
+
+
+def begin_ddp_forward(model: nn.Module) -> None:
+    """Do what `DistributedDataParallel` does before a forward pass: it sends buffers, which the other processes await.
+
+    A process whose closure failed before its forward pass needs this to take its part in theirs.
+    """
+    cast(Any, model)._pre_forward(torch.empty(0))
+
+
+def end_ddp_forward(model: nn.Module, output: Tensor) -> Tensor:
+    """Do what `DistributedDataParallel` does after a forward pass: it prepares to average gradients."""
+    return cast(Tensor, cast(Any, model)._post_forward(output))

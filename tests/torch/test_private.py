@@ -1,0 +1,89 @@
+"""The private names of other packages: each does what is asked of it, its fallback too, and each is in one file."""
+
+import re
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import gradline
+from gradline.torch import private
+
+SOURCES = sorted(Path(gradline.__file__).parent.rglob("*.py"))
+PRIVATE = re.compile(
+    r"(?<![.\w])torch\._[a-z]|\bfrom torch\.[\w.]*\._|\._(version|modules|parameters|buffers|execution_engine"
+    r"|pre_forward|post_forward|logger_connector|skip_backward)\b"
+)
+
+
+def test_no_private_name_of_torch_or_lightning_is_used_elsewhere():
+    found = [
+        f"{path.name}:{number}: {line.strip()}"
+        for path in SOURCES
+        if "private" not in path.name
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1)
+        if PRIVATE.search(line) and "self._" not in line
+    ]
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize("name", ["copy_", "add_", "sub_", "mul_", "div_", "neg_"])
+def test_a_loop_does_what_the_kernel_for_many_tensors_does(name):
+    tensors, others = [torch.rand(3), torch.rand(2, 2)], [torch.rand(3), torch.rand(2, 2)]
+    operand = {"neg_": (), "mul_": (0.5,), "div_": (0.5,)}.get(name, (others,))
+    options = {"alpha": 0.3} if name == "add_" else {}
+    results = []
+    for function in (getattr(private, f"foreach_{name}"), private.loop(name)):
+        mine = [tensor.clone() for tensor in tensors]
+        function(mine, *operand, **options)
+        results.append(mine)
+    assert all(map(torch.equal, *results))
+    assert not any(map(torch.equal, results[0], tensors))
+
+
+def test_lengths_and_weighted_means(monkeypatch):
+    tensors, ends = [torch.rand(3), torch.rand(2, 2)], [torch.rand(3), torch.rand(2, 2)]
+    moved = [tensor.clone() for tensor in tensors]
+    private.foreach_lerp_(moved, ends, 0.25)
+    norms = private.foreach_norm(tensors, torch.float32)
+    monkeypatch.delattr(torch, "_foreach_norm")
+    monkeypatch.delattr(torch, "_foreach_lerp_")
+    again = [tensor.clone() for tensor in tensors]
+    private.foreach_lerp_(again, ends, 0.25)
+    torch.testing.assert_close(moved, again)
+    torch.testing.assert_close(norms, private.foreach_norm(tensors, torch.float32))
+
+
+def test_a_version_grows_with_in_place_operations():
+    x = torch.zeros(2)
+    before = private.version(x)
+    x.add_(1.0)
+    assert private.version(x) > before
+
+
+def test_parts_of_modules():
+    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert private.submodules(model) == [model[0], model[1]]
+    assert private.own_parameters(model) == []
+    assert [id(p) for p in private.own_parameters(model[0])] == [id(model[0].weight), id(model[0].bias)]
+    assert set(private.own_buffers(model[1])) == {"running_mean", "running_var", "num_batches_tracked"}
+
+
+def test_what_happens_when_a_backward_pass_ends():
+    x, ended = torch.ones(2, requires_grad=True), []
+    y = x * 2
+    y.register_hook(lambda _: private.when_backward_ends(lambda: ended.append(x.grad is not None)))
+    y.sum().backward()
+    assert ended == [True]
+
+
+def test_leaves_of_a_nest():
+    assert list(private.leaves({"a": [1, (2, 3)], "b": 4})) == [1, 2, 3, 4]
+
+
+def test_a_function_that_is_not_compiled():
+    calls = []
+    function = private.not_compiled(lambda: calls.append(torch.compiler.is_compiling()))
+    torch.compile(lambda: function(), backend="eager")()
+    assert calls == [False]
