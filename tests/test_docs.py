@@ -78,6 +78,7 @@ def site(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning(site):
     for page in sorted(DOCS.rglob("*.md")):
         name = page.relative_to(DOCS).with_suffix("")
@@ -85,6 +86,7 @@ def test_the_site_builds_without_a_warning(site):
         assert (site / folder / "index.html").exists(), f"{page.name} was not built"
 
 
+@pytest.mark.slow
 def test_the_site_fetches_nothing_from_elsewhere(site):
     fetched = re.compile(
         r"""<(?:script|img|iframe)[^>]*\ssrc=["']?(?:https?:)?//[^>]*>|<link[^>]*\shref=["']?https?:[^>]*>"""
@@ -94,6 +96,7 @@ def test_the_site_fetches_nothing_from_elsewhere(site):
         assert not found, f"{page.relative_to(site)} fetches {found}"
 
 
+@pytest.mark.slow
 def test_every_public_name_is_in_the_reference(site):
     inventory = (site / "objects.inv").read_bytes().split(b"\n", 4)[4]
     documented = {line.split(" ")[0] for line in zlib.decompress(inventory).decode().splitlines()}

@@ -124,6 +124,7 @@ def test_fine_tuning():
     assert unfrozen < head
 
 
+@pytest.mark.slow
 def test_ddp(tmp_path):
     checkpoint = tmp_path / "checkpoint.pt"
     assert load("ddp").main(["--epochs", "4", "--checkpoint", str(checkpoint)]) < 0.4

@@ -254,6 +254,7 @@ def test_no_results_is_said(tmp_path, capfd):
     assert "has no such results" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     arguments = ["run", "bcwd", "--problem", "bcwd-netpi", "--batch-size", "50", "--seeds", "2", "--budget", "6000"]
     arguments += ["--out", tmp_path / "out", "--backend", "inline"]

@@ -124,6 +124,7 @@ def test_all_runs_are_those_of_the_store(look, store):
         np.testing.assert_allclose(numbers(trace["y"]), runs[method, seed], rtol=3e-3)
 
 
+@pytest.mark.slow
 def test_scale_and_axis(look):
     watched = look()
     assert watched.drawn()["layout"]["yaxis"]["type"] == "log"
@@ -140,6 +141,7 @@ def test_scale_and_axis(look):
     )
 
 
+@pytest.mark.slow
 def test_a_step_comes_with_its_axis(look):
     watched = look()
     watched.choose("measure", "3")
@@ -175,6 +177,7 @@ EVERY_OPTION = """article => {
 }"""
 
 
+@pytest.mark.slow
 def test_every_control_of_every_chart_can_be_used(look):
     watched = look()
     page = watched.page
@@ -196,6 +199,7 @@ def test_lines_differ_in_more_than_colour(look):
     assert len(set(looks.values())) == len(looks) == 2
 
 
+@pytest.mark.slow
 def test_zoom_by_mouse_and_reset(look):
     watched = look()
     before = watched.drawn()["layout"]["xaxis"]["range"]
@@ -212,6 +216,7 @@ def test_zoom_by_mouse_and_reset(look):
     np.testing.assert_allclose(watched.drawn()["layout"]["xaxis"]["range"], before)
 
 
+@pytest.mark.slow
 def test_hovering_says_the_value(look):
     watched = look()
     watched.drawn()
@@ -269,6 +274,7 @@ def test_nothing_is_wider_than_the_screen(look, width):
     assert (left == 0.0) == (width == 320), "on a phone panels are one below the other"
 
 
+@pytest.mark.slow
 def test_turning_a_phone(look):
     watched = look(viewport={"width": 320, "height": 640})
     watched.drawn()
@@ -276,6 +282,7 @@ def test_turning_a_phone(look):
     watched.page.wait_for_function("() => document.querySelector('article#figure_8 .chart').layout.width > 320")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_colours_follow_the_system_and_can_be_changed(look, scheme):
     watched = look(color_scheme=scheme)
@@ -329,6 +336,7 @@ def test_the_data_of_a_chart_can_be_saved(look, store, tmp_path):
             np.testing.assert_allclose(value, run.values[field][place], rtol=3e-3, err_msg=field)
 
 
+@pytest.mark.slow
 def test_tables_can_be_saved(look, store, tmp_path):
     from gradline.study import summary
 
@@ -345,6 +353,7 @@ def test_tables_can_be_saved(look, store, tmp_path):
     assert all(float(row["train_loss"]) > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_print_has_all_charts_in_light_colours_and_no_controls(look):
     watched = look(color_scheme="dark")
     page = watched.page
@@ -382,6 +391,7 @@ def test_without_scripts_the_tables_are_there(look):
     assert page.locator(".numbers").first.is_visible()
 
 
+@pytest.mark.slow
 def test_an_old_browser_says_what_it_cannot_do(chromium, page_file):
     context = chromium.new_context()
     page = context.new_page()

@@ -24,6 +24,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_a_killed_study_ends_as_if_it_had_not_been(tmp_path, number):
     study = small(seeds=3, budget=1200, methods=("gols-i", "prls"), problems=("bcwd-netpi",))

@@ -221,6 +221,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path, monkeypatch):
     assert_complete(tmp_path / "out", study)
 
 
+@pytest.mark.slow
 def test_a_task_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
     kills = tmp_path / "kills"
     kills.write_text("x" * 99, encoding="utf-8")
@@ -252,6 +253,7 @@ PROGRAM = """
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("backend", ["inline", "processes"])
 def test_kill_9_at_random_moments_then_resume_equals_uninterrupted(tmp_path, backend):
     study, moments = small(seeds=4, budget=60), random.Random(backend)
@@ -285,6 +287,7 @@ def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, 
     assert_complete(tmp_path, small(seeds=4, budget=60))
 
 
+@pytest.mark.slow
 def test_two_runners_do_not_do_the_same_work_twice(tmp_path):
     out, log = tmp_path / "out", tmp_path / "log"
     first, second = (python(PROGRAM, out, "inline", GRADLINE_FAKE_PACE=0.05, GRADLINE_FAKE_LOG=log) for _ in range(2))
@@ -296,6 +299,7 @@ def test_two_runners_do_not_do_the_same_work_twice(tmp_path):
     assert_complete(out, study)
 
 
+@pytest.mark.slow
 def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path, hold):
     first = python(PROGRAM, tmp_path, "inline", GRADLINE_FAKE_PACE=0.03, GRADLINE_FAKE_HOLD=hold)
     wait_until(lambda: has_state(tmp_path))
@@ -310,6 +314,7 @@ def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path, hold):
     assert_complete(tmp_path, small(seeds=4, budget=60))
 
 
+@pytest.mark.slow
 def test_a_dask_worker_that_is_killed(tmp_path, monkeypatch):
     pytest.importorskip("distributed")
     kills = tmp_path / "kills"
