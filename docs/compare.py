@@ -24,8 +24,8 @@ from gradline.bench.looks import own as own_methods
 from gradline.bench.packed import Packed, unpack
 from gradline.bench.peers import METHODS
 from gradline.bench.planning import plan
+from gradline.formatting import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks
-from gradline.words import count, duration, number, plural
 
 OWN = own_methods()
 HERE = Path(__file__).parent

@@ -110,7 +110,7 @@ def ours(names):
 
 def test_the_reader_of_imports_sees_them():
     seen = imports(MODULES["gradline.searches.gols_i"], "gradline.searches.gols_i")
-    assert {"math", "gradline.protocol", "gradline.searches._ladder"} <= seen
+    assert {"math", "gradline.protocol", "gradline.searches.ladder"} <= seen
     strong_wolfe = MODULES["gradline.searches.strong_wolfe"]
     assert "scipy.optimize._dcsrch" not in imports(strong_wolfe, "gradline.searches.strong_wolfe")
     assert "scipy.optimize._dcsrch" in imports(strong_wolfe, "gradline.searches.strong_wolfe", everywhere=True)

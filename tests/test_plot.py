@@ -15,9 +15,9 @@ from matplotlib.figure import Figure
 
 import gradline
 from gradline import plot
-from gradline.plot import _scales
-from gradline.plot._panel import read
+from gradline.plot import scales
 from gradline.plot.inks import DARK, LIGHT
+from gradline.plot.panel import read
 from gradline.protocol import Moments, Origin, Outcome, Pending, Slope, Stop, Value
 from gradline.searches import (
     Angle,
@@ -500,32 +500,32 @@ except ModuleNotFoundError as error:
 
 
 def test_a_window_holds_what_must_be_seen_and_what_is_near():
-    assert _scales.window([0.0, 1.0], margin=0.0) == (0.0, 1.0)
-    assert _scales.window([0.0, 1.0], [5.0, 100.0], margin=0.0) == (0.0, 5.0)
-    assert _scales.window([0.0, 1.0], [NAN, INF, 1e200], margin=0.1) == pytest.approx((-0.1, 1.1))
+    assert scales.window([0.0, 1.0], margin=0.0) == (0.0, 1.0)
+    assert scales.window([0.0, 1.0], [5.0, 100.0], margin=0.0) == (0.0, 5.0)
+    assert scales.window([0.0, 1.0], [NAN, INF, 1e200], margin=0.1) == pytest.approx((-0.1, 1.1))
     for alone in ([2.0], [0.0], [], [-3.0, -3.0]):
-        low, high = _scales.window(alone)
+        low, high = scales.window(alone)
         assert low < (alone or [0.0])[0] < high
 
 
 def test_a_range_grows_only_so_far():
-    assert _scales.extended(0.0, 1.0, [1.5, NAN], room=1.0) == (0.0, 1.5)
-    assert _scales.extended(0.0, 1.0, [-7.0, 9.0], room=2.0) == (-2.0, 3.0)
-    assert _scales.extended(0.0, 1.0, [INF], room=2.0) == (0.0, 1.0)
+    assert scales.extended(0.0, 1.0, [1.5, NAN], room=1.0) == (0.0, 1.5)
+    assert scales.extended(0.0, 1.0, [-7.0, 9.0], room=2.0) == (-2.0, 3.0)
+    assert scales.extended(0.0, 1.0, [INF], room=2.0) == (0.0, 1.0)
 
 
 def test_where_an_axis_of_slopes_becomes_logarithmic():
-    assert _scales.threshold([-1.0, 2.0, 5.0], -1.0) is None
-    assert _scales.threshold([-1.0, 2.0, 500.0], -2.0) == 2.0
-    assert _scales.threshold([-1.0, 2.0, 500.0], NAN) == 2.0
-    assert _scales.threshold([0.0, NAN], 0.0) is None
+    assert scales.threshold([-1.0, 2.0, 5.0], -1.0) is None
+    assert scales.threshold([-1.0, 2.0, 500.0], -2.0) == 2.0
+    assert scales.threshold([-1.0, 2.0, 500.0], NAN) == 2.0
+    assert scales.threshold([0.0, NAN], 0.0) is None
 
 
 def test_ticks_are_round():
-    assert _scales.decades(1e-8, 0.5) == pytest.approx([1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
-    assert _scales.decades(0.05, 0.8) == pytest.approx([0.05, 0.1, 0.2, 0.5])
-    assert len(_scales.decades(1e-100, 1e100)) <= 9
-    assert [_scales.tick(number) for number in (0.0, 0.05, 1.0, 1e-8, 2e-6)] == [
+    assert scales.decades(1e-8, 0.5) == pytest.approx([1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1])
+    assert scales.decades(0.05, 0.8) == pytest.approx([0.05, 0.1, 0.2, 0.5])
+    assert len(scales.decades(1e-100, 1e100)) <= 9
+    assert [scales.tick(number) for number in (0.0, 0.05, 1.0, 1e-8, 2e-6)] == [
         *("0", "0.05", "1"),
         *("$10^{-8}$", r"$2\times10^{-6}$"),
     ]
@@ -533,7 +533,7 @@ def test_ticks_are_round():
 
 
 def test_crowded_labels_are_thinned():
-    assert _scales.apart([(0, 0), (5, 0), (12, 0), (5, 20)], width=10, height=10) == [True, False, True, True]
+    assert scales.apart([(0, 0), (5, 0), (12, 0), (5, 20)], width=10, height=10) == [True, False, True, True]
 
 
 def test_axes_are_those_of_matplotlib():

@@ -10,7 +10,7 @@ from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 from torch.distributed.tensor.placement_types import _StridedShard
 
 import gradline
-from gradline.torch.sharded import shards
+from gradline.torch.distributed.sharded import shards
 
 
 def evaluate_between(rank, size):

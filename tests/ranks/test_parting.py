@@ -9,7 +9,7 @@ from ranks.work import Trained, net
 
 import gradline
 from gradline.searches import Angle, GolsI
-from gradline.torch.ranks import _for_the_host
+from gradline.torch.distributed.reduce import _for_the_host
 
 KEPT = ("iterations", "last", "probing")
 

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from gradline.searches import Angle, GolsI
-from gradline.torch.settings import checksum, differences, from_text, settings_of, to_text
+from gradline.torch.distributed.settings import checksum, differences, from_text, settings_of, to_text
 
 
 class Own:

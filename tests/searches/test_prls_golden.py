@@ -13,7 +13,7 @@ import pytest
 
 from gradline.protocol import Moments, Origin, Pending, Stop
 from gradline.searches import Prls, PrlsMemory
-from gradline.searches._normal import rectangle
+from gradline.searches.normal import rectangle
 from gradline.searches.surrogate import Surrogate, wolfe
 
 GOLDEN = Path(__file__).parents[1] / "golden"

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gradline.searches._normal import cdf, density, rectangle, upper_quadrant
+from gradline.searches.normal import cdf, density, rectangle, upper_quadrant
 from gradline.searches.surrogate import Belief, Surrogate, Wolfe, wolfe
 
 spec = importlib.util.spec_from_file_location("prls_gram", Path(__file__).with_name("gram.py"))

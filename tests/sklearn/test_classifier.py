@@ -198,7 +198,7 @@ def test_sparse_inputs_give_what_dense_ones_give(three):
 
 def test_it_starts_from_the_weights_of_scikit_learns_classifier(three, monkeypatch):
     X, y = three
-    monkeypatch.setattr("gradline.sklearn._training.Training.go", interrupt)
+    monkeypatch.setattr("gradline.sklearn.training.Training.go", interrupt)
     with pytest.warns(UserWarning, match="interrupted"):
         model = small(hidden_layer_sizes=(7, 5), random_state=3).fit(X, y)
     peer = MLPClassifier((7, 5), random_state=3, max_iter=1, learning_rate_init=1e-300).fit(X, y)

@@ -19,7 +19,7 @@ from sklearn.preprocessing import StandardScaler
 
 from gradline.searches import Armijo, Fixed, GolsI, GolsMax, Prls
 from gradline.sklearn import LineSearchClassifier, LineSearchRegressor
-from gradline.sklearn._training import Training
+from gradline.sklearn.training import Training
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -80,7 +80,7 @@ def test_layers_of_any_number_and_kind(data, activation, sizes):
 
 
 def model_of(model):
-    from gradline.sklearn._network import Weights
+    from gradline.sklearn.network import Weights
 
     return Weights(model.coefs_, model.intercepts_).network(model.activation, "cpu")
 

@@ -67,7 +67,7 @@ def test_parameters_are_looked_at_only_where_they_may_overflow():
 
 @pytest.mark.parametrize("size", [3, 6000])
 def test_slopes_that_overflow_are_measured_again(size):
-    """Alone, and with direction and gradient side by side."""
+    """LocalReduce, and with direction and gradient side by side."""
     x, gradient = torch.zeros(size), torch.full((size,), 1e15)
     line = Line([x])
     line.directions[0].fill_(-1e25)

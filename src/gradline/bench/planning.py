@@ -9,7 +9,7 @@ from gradline.bench.measures import Grid
 from gradline.bench.peers import GROUPS, METHODS
 from gradline.bench.problems import HELD_OUT, PROBLEMS, TUNE, Problem
 from gradline.bench.runs import Run, interleaved
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.studies import MOST_SEEDS
 from gradline.study.studies.toml import unknown
 

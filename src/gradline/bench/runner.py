@@ -15,7 +15,7 @@ from pathlib import Path
 
 from gradline.bench.runs import Record, Run, Status
 from gradline.bench.store import Store
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.executors import open_executor
 from gradline.study.files import sweep
 from gradline.study.locks import Locks, forget

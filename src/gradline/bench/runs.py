@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.names import require_name
 
 

@@ -1,4 +1,4 @@
-"""Where the command line prints, and its tables; how numbers and times are written is in `gradline.words`."""
+"""Where the command line prints, and its tables; how numbers and times are written is in `gradline.formatting`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import sys
 from rich.console import Console
 from rich.table import Table
 
-from gradline.words import clock, count, duration, number, percent, plural, ranges, size
+from gradline.formatting import clock, count, duration, number, percent, plural, ranges, size
 
 __all__ = ["clock", "console", "count", "duration", "number", "percent", "plural", "ranges", "size", "table"]
 

@@ -35,7 +35,7 @@ its parameters: of parameters alone the buffers are not known.
 
 from __future__ import annotations
 
-from gradline.landscape.found import Found, Interval, Optima, Spread
+from gradline.landscape.optima import Found, Interval, Optima, Spread
 from gradline.landscape.results import Curves, Line, Plane, Surfaces
 
 try:

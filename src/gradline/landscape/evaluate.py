@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.landscape.found import Array
+from gradline.landscape.optima import Array
 from gradline.landscape.point import Point
 from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.measuring import measure

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.landscape.found import Array, Found
+from gradline.landscape.optima import Array, Found
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gradline.landscape import directions
 from gradline.landscape.evaluate import Evaluator, Losses, evaluator_of
-from gradline.landscape.found import Array
+from gradline.landscape.optima import Array
 from gradline.landscape.point import Point
 from gradline.landscape.source import (
     Index,

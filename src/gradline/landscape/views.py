@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gradline.landscape.directions import Direction, center_of, norm
 from gradline.landscape.evaluate import Losses
-from gradline.landscape.found import Array, Found, Optima
+from gradline.landscape.optima import Array, Found, Optima
 from gradline.landscape.results import Curves, Line, Plane, Surfaces
 from gradline.landscape.scan import Asked, Options, Scan, numbered, steps_of
 

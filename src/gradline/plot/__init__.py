@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradline.plot._beliefs import Beliefs
-from gradline.plot._data import Point, Rule, SearchData, search_data
+from gradline.plot.beliefs import Beliefs
+from gradline.plot.data import Point, Rule, SearchData, search_data
 from gradline.protocol import Origin, Pending, Record, Search, Transcript
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def search(
     """
     data = search_data(transcript, search=search, origin=origin)
     try:
-        from gradline.plot._draw import draw
+        from gradline.plot.drawing import draw
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise

@@ -13,8 +13,8 @@ from gradline.bench.heat import draw_heat, heat_data
 from gradline.bench.looks import own
 from gradline.bench.packed import unpack
 from gradline.bench.store import Store
+from gradline.formatting import percent, plural
 from gradline.study.files import Report
-from gradline.words import percent, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -10,11 +10,11 @@ from typing import Any
 import pandas as pd
 
 from gradline.figures import words
+from gradline.formatting import count, duration, number, percent, ranges
 from gradline.study.claims import Verdict
 from gradline.study.files import Report
 from gradline.study.query import SETTINGS
 from gradline.study.store import Header, Store
-from gradline.words import count, duration, number, percent, ranges
 
 MARKS = {
     "reproduced": "✓",

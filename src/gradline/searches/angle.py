@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
-from gradline.searches._arguments import require, require_first, require_range
+from gradline.searches.arguments import require, require_first, require_range
 
 _EARLY = 10.0
 """Steps after which the first few count for little: feedback weighs 1/(n + 10), not 1/n."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradline.protocol import Origin, Outcome, Stop, Value
-from gradline.searches._arguments import (
+from gradline.searches.arguments import (
     require,
     require_budget,
     require_first,

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 
 
 @dataclass(frozen=True)

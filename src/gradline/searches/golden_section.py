@@ -8,14 +8,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
-from gradline.searches._arguments import (
+from gradline.searches.arguments import (
     require_budget,
     require_first,
     require_guess,
     require_range,
     require_tolerance,
 )
-from gradline.searches._ladder import GOLDEN, largest_step
+from gradline.searches.ladder import GOLDEN, largest_step
 
 
 @dataclass(frozen=True, kw_only=True)

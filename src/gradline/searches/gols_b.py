@@ -7,8 +7,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop, Transcript
-from gradline.searches._arguments import require_budget, require_range, require_tolerance
-from gradline.searches._ladder import GOLDEN, largest_step, slope_of
+from gradline.searches.arguments import require_budget, require_range, require_tolerance
+from gradline.searches.ladder import GOLDEN, largest_step, slope_of
 
 
 @dataclass(frozen=True, kw_only=True)

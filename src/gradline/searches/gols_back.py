@@ -7,8 +7,8 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches._arguments import require_budget, require_fraction, require_range, require_shrink
-from gradline.searches._ladder import Ladder, largest_step
+from gradline.searches.arguments import require_budget, require_fraction, require_range, require_shrink
+from gradline.searches.ladder import Ladder, largest_step
 
 
 @dataclass(frozen=True, kw_only=True)

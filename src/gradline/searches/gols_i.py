@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches._arguments import (
+from gradline.searches.arguments import (
     require,
     require_budget,
     require_factor,
@@ -15,7 +15,7 @@ from gradline.searches._arguments import (
     require_guess,
     require_range,
 )
-from gradline.searches._ladder import Ladder, largest_step
+from gradline.searches.ladder import Ladder, largest_step
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 from gradline.protocol import Moments, Origin, Outcome, Stop, Value
-from gradline.searches._arguments import require, require_fraction
-from gradline.searches._units import Units
+from gradline.searches.arguments import require, require_fraction
 from gradline.searches.surrogate import Belief, Surrogate, wolfe
+from gradline.searches.units import Units
 
 INERTIA = 0.95
 """How much of the running mean of steps a new step leaves."""

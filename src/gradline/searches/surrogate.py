@@ -15,9 +15,9 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import NamedTuple
 
-from gradline.searches._arguments import require
-from gradline.searches._normal import cdf, density, rectangle
-from gradline.searches._wiener import Future, Past, Seen, ahead, back, begin, end, foresee, join, see
+from gradline.searches.arguments import require
+from gradline.searches.normal import cdf, density, rectangle
+from gradline.searches.wiener import Future, Past, Seen, ahead, back, begin, end, foresee, join, see
 
 _NOTHING = 1e60
 """An observation with this variance says nothing, and the square of it is far from overflowing."""

@@ -21,8 +21,8 @@ from __future__ import annotations
 
 try:
     import gradline.torch  # noqa: F401 - first: without torch, scikit-learn is not needed to say so
-    from gradline.sklearn._classifier import LineSearchClassifier
-    from gradline.sklearn._regressor import LineSearchRegressor
+    from gradline.sklearn.classifier import LineSearchClassifier
+    from gradline.sklearn.regressor import LineSearchRegressor
 except ModuleNotFoundError as error:
     needed = {"torch": "PyTorch", "sklearn": "scikit-learn"}.get((error.name or "").partition(".")[0])
     if needed is None:

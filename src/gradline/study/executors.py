@@ -23,7 +23,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 
 
 class Inline(Executor):

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from gradline import searches
 from gradline.protocol import Search
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.names import require_name
 
 

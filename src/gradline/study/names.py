@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 
 PATTERN = re.compile(r"[^\W_](?:[\w .,+=()-]*[\w+=()-])?")
 """Of a name. It has no separator of paths, and neither begins nor ends with a dot or a space."""

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.problems import Activation, Loss, Problem
 from gradline.study.sampling import Purpose, generator
 

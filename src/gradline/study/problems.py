@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.names import require_name
 
 

@@ -26,7 +26,7 @@ from types import FrameType
 
 import filelock
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.checkpoints import Checkpoints
 from gradline.study.executors import check_backend, died, open_executor
 from gradline.study.files import sweep

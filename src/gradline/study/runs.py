@@ -10,7 +10,7 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.methods import Method
 from gradline.study.problems import Activation, Loss, Problem
 

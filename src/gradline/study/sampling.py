@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.protocol import Moments, observes
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.runs import Run, Sampling
 
 Indices: TypeAlias = NDArray[np.int32]

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.torch.private import foreach_copy_, foreach_lerp_
 
 __all__ = ["LateAverage"]

@@ -8,7 +8,7 @@ import torch
 
 from gradline.searches import Angle as AngleSearch
 from gradline.searches import GolsI, Prls
-from gradline.torch._arguments import settings
+from gradline.torch.arguments import settings
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 

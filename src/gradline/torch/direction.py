@@ -14,10 +14,10 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradline.torch.distributed.sharded import local
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import single_pass
 from gradline.torch.private import foreach_copy_, foreach_div_, foreach_neg_, foreach_sub_
-from gradline.torch.sharded import local
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
 """Builds a torch optimizer from parameter groups and a learning rate: an optimizer's class, or a partial of it."""

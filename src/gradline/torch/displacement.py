@@ -15,10 +15,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from gradline.torch.distributed.sharded import local
 from gradline.torch.line import Gradients, Line
-from gradline.torch.measuring import Alone
+from gradline.torch.measuring import LocalReduce
 from gradline.torch.private import foreach_add_, foreach_mul_
-from gradline.torch.sharded import local
 
 __all__ = ["Displacement"]
 
@@ -42,7 +42,7 @@ class Displacement:
                 self.parts.append(known[id(parameter)])
         return [known[id(parameter)] for parameter in parameters]
 
-    def measure(self, gradients: Gradients, norm: float, ranks: Alone) -> tuple[float, float]:
+    def measure(self, gradients: Gradients, norm: float, ranks: LocalReduce) -> tuple[float, float]:
         """Return g·w and ‖g‖‖w‖ for a gradient g of length `norm`."""
         parts = self.of(gradients.parameters)
         length, along, _ = ranks.measure(gradients.parameters, parts, gradients.tensors)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from gradline.torch.line import Gradients, Line
-from gradline.torch.measuring import Alone
+from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.sensors import Evaluation, Sensor
 
@@ -40,15 +40,19 @@ class Evaluator:
 
     def __init__(self, sensor: Sensor, clear: Callable[[], None], collect: Callable[[], Gradients]) -> None:
         self.sensor = sensor
-        self.ranks = Alone()  # the processes that make each evaluation together
+        self.ranks = LocalReduce()  # the processes that make each evaluation together
         self._clear = clear
         self._collect = collect
         self._under_way: ExitStack | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "ranks": Alone(), "_under_way": None}  # process groups are not copied, but found anew
+        return {
+            **vars(self),
+            "ranks": LocalReduce(),
+            "_under_way": None,
+        }  # process groups are not copied, but found anew
 
-    def join(self, ranks: Alone) -> None:
+    def join(self, ranks: LocalReduce) -> None:
         """Evaluate together with other processes from now on, in an evaluation under way too."""
         self.ranks = ranks
         if self._under_way is not None:

@@ -16,9 +16,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gradline.torch.measuring import Alone, single_pass
+from gradline.torch.distributed.sharded import is_sharded, local
+from gradline.torch.measuring import LocalReduce, single_pass
 from gradline.torch.private import foreach_add_, foreach_copy_, version
-from gradline.torch.sharded import is_sharded, local
 
 _SMALL = 2**12
 _EACH = 2**10
@@ -46,10 +46,10 @@ class Line:
     `aimed` tells whether the direction has been set. Of sharded parameters all this is about the parts that are here.
     """
 
-    def __init__(self, parameters: list[Tensor], ranks: Alone | None = None) -> None:
+    def __init__(self, parameters: list[Tensor], ranks: LocalReduce | None = None) -> None:
         self.parameters = parameters
         self.sharded = any(map(is_sharded, parameters))
-        self.ranks = ranks or Alone()
+        self.ranks = ranks or LocalReduce()
         parts = self.parts
         self.origins = [part.detach().clone() for part in parts]
         self._pair = _Pair(parts) if self.ranks.size == 1 and _Pair.suits(parts) else None
@@ -75,7 +75,7 @@ class Line:
         *,
         away: bool,
         aimed: bool = True,
-        ranks: Alone | None = None,
+        ranks: LocalReduce | None = None,
     ) -> Line:
         """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
         line = cls(parameters, ranks)
@@ -85,7 +85,7 @@ class Line:
         line.away, line.aimed = away, aimed
         return line
 
-    def among(self, ranks: Alone) -> Line:
+    def among(self, ranks: LocalReduce) -> Line:
         """The same line, measured together with other processes."""
         if ranks is self.ranks:
             return self
@@ -103,7 +103,7 @@ class Line:
             same = same and part.dtype == origin.dtype and part.device == origin.device
         return self if same else self._again(self.ranks)
 
-    def _again(self, ranks: Alone) -> Line:
+    def _again(self, ranks: LocalReduce) -> Line:
         return Line.restored(
             self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=ranks
         )

@@ -19,8 +19,8 @@ from gradline.torch.private import foreach_norm
 _HALF = (torch.bfloat16, torch.float16)
 
 
-class Alone:
-    """One process trains the model: what it measures is what there is. (In several, it is one of `Ranks`.)"""
+class LocalReduce:
+    """Reduces measurements in one process, where they are what they are. In several, `DistributedReduce` does it."""
 
     size = 1
     gathered: Sequence[weakref.ref[Any]] = ()  # modules that may hold whole copies of sharded parameters

@@ -14,17 +14,17 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.driver import Driver
 from gradline.protocol import Moments, Record, Search, Stop, Value, observes
-from gradline.torch._arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
+from gradline.torch.arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
+from gradline.torch.distributed.settings import settings_of
+from gradline.torch.distributed.sharded import local, local_gradient
 from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients
 from gradline.torch.noise import Noise
 from gradline.torch.private import foreach_mul_, not_compiled
 from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
 from gradline.torch.session import Session, Standing
-from gradline.torch.settings import settings_of
-from gradline.torch.sharded import local, local_gradient
 from gradline.torch.states import SavedOptimizer, SearchHook
 
 __all__ = ["LineSearchOptimizer"]

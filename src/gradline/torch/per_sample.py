@@ -9,11 +9,11 @@ from typing import Any
 
 from torch import Tensor
 
+from gradline.torch.distributed.sharded import is_sharded
 from gradline.torch.line import Line
-from gradline.torch.measuring import Alone
+from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.statistics import plain_mean_and_variance
-from gradline.torch.sharded import is_sharded
 
 SMALL = 2**12
 """Up to so many parameters it is calls that cost, not arithmetic."""
@@ -41,7 +41,7 @@ class PerSample:
         evaluated.backward(variances=self.diagonal)
         return evaluated
 
-    def value(self, evaluated: Evaluated, ranks: Alone) -> tuple[float, float]:
+    def value(self, evaluated: Evaluated, ranks: LocalReduce) -> tuple[float, float]:
         """The mean loss and its variance, over the samples of all ranks."""
         with ranks.telling():
             mean, variance = plain_mean_and_variance(evaluated.losses)
@@ -59,7 +59,7 @@ class PerSample:
             mean, variance = plain_mean_and_variance(slopes)
         return line.ranks.pooled(len(slopes), mean, variance)[1]
 
-    def check(self, ranks: Alone) -> None:
+    def check(self, ranks: LocalReduce) -> None:
         """Refuse what cannot be found in several processes."""
         sharded = [parameter for parameter in self.parameters() if is_sharded(parameter)]
         if sharded:

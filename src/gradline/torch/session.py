@@ -21,13 +21,13 @@ from gradline.driver import Driver, Mark, Phase
 from gradline.protocol import Origin, Pending, Record, candidates
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
+from gradline.torch.distributed.reduce import find
+from gradline.torch.distributed.sharded import whole
 from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients, Line
 from gradline.torch.noise import Noise
 from gradline.torch.private import foreach_mul_
-from gradline.torch.ranks import find
 from gradline.torch.sensors import Evaluation
-from gradline.torch.sharded import whole
 
 _OVERFLOWS = {"probe": 1, "origin": 16}
 """How often in a row an overflow under a loss scaler is evaluated again before it counts: the scale is lowered each

@@ -16,13 +16,13 @@ from torch import Tensor
 from torch.optim import Optimizer
 
 from gradline.protocol import Record
+from gradline.torch.checkpoint import Saved, damaged, pack, read, unpack
 from gradline.torch.direction import Update, own_attributes
 from gradline.torch.displacement import Displacement
+from gradline.torch.distributed.sharded import local, whole
 from gradline.torch.line import Gradients, Line
-from gradline.torch.saving import Saved, damaged, pack, read, unpack
 from gradline.torch.sensors import Evaluation
 from gradline.torch.session import Session, Standing
-from gradline.torch.sharded import local, whole
 
 ORIGIN, DIRECTION, KEPT, BUFFER = "line_origin", "line_direction", "line_gradient_", "line_buffer_"
 SEARCH = "line_search"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradline.searches._arguments import require
+from gradline.searches.arguments import require
 from gradline.study.methods import Method
 from gradline.study.names import require_name
 from gradline.study.problems import Problem

@@ -9,7 +9,7 @@ from sklearn.base import RegressorMixin
 from sklearn.metrics import r2_score
 from torch import Tensor
 
-from gradline.sklearn._estimator import LineSearchEstimator
+from gradline.sklearn.estimator import LineSearchEstimator
 
 __all__ = ["LineSearchRegressor"]
 

@@ -13,7 +13,7 @@ from sklearn.utils.validation import column_or_1d
 from torch import Tensor
 from torch.nn import functional
 
-from gradline.sklearn._estimator import LineSearchEstimator
+from gradline.sklearn.estimator import LineSearchEstimator
 
 __all__ = ["LineSearchClassifier"]
 

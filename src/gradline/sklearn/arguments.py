@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
-from gradline.sklearn._network import ACTIVATIONS
+from gradline.sklearn.network import ACTIVATIONS
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradline.plot._beliefs import Array, Beliefs, beliefs_at
+from gradline.plot.beliefs import Array, Beliefs, beliefs_at
 from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Transcript, Value, observes
 from gradline.searches import Armijo, GolsBack, GolsI, GolsMax, Prls, PrlsMemory, StrongWolfe
 

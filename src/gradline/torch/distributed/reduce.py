@@ -25,12 +25,12 @@ from typing import Any, NamedTuple, NoReturn, cast
 import torch
 from torch import Tensor, distributed, nn
 
-from gradline.torch.measuring import Alone, measure
-from gradline.torch.settings import checksum, differences, from_text, to_text
-from gradline.torch.sharded import is_sharded, shards
-from gradline.torch.substitute import Substitute
+from gradline.torch.distributed.settings import checksum, differences, from_text, to_text
+from gradline.torch.distributed.sharded import is_sharded, shards
+from gradline.torch.distributed.stand_in import StandIn
+from gradline.torch.measuring import LocalReduce, measure
 
-__all__ = ["Ranks", "find"]
+__all__ = ["DistributedReduce", "find"]
 
 _NUMBERS = 3  # travel at a time
 _REASON = 300  # bytes of a failure's message travel too
@@ -55,7 +55,7 @@ class Place(NamedTuple):
         )
 
 
-class Ranks(Alone):
+class DistributedReduce(LocalReduce):
     """A process group whose members train one model, wrapped for that or not."""
 
     def __init__(self, group: Any, wrappers: Sequence[nn.Module] = ()) -> None:
@@ -63,7 +63,7 @@ class Ranks(Alone):
         self._group = _for_the_host(group)
         self._wrappers = [weakref.ref(wrapper) for wrapper in wrappers]
         # Of several wrappers it is unknown which the others wait for.
-        self._substitute = Substitute(wrappers[0] if len(wrappers) == 1 else None)
+        self._substitute = StandIn(wrappers[0] if len(wrappers) == 1 else None)
         self._settings: Mapping[str, str] = {}
         self._checksum = 0.0
         self._place = Place()
@@ -181,10 +181,10 @@ class Ranks(Alone):
         return torch.stack(heard)
 
 
-def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any = None) -> Alone:
+def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any = None) -> LocalReduce:
     """The processes that train these parameters together: a given group, or what the parameters tell."""
     if not (distributed.is_available() and distributed.is_initialized()):
-        return Alone()
+        return LocalReduce()
     meshes = {cast(Any, parameter).device_mesh for parameter in parameters if is_sharded(parameter)}
     _check(around, meshes)
     wrappers = [module for module in around if isinstance(module, nn.parallel.DistributedDataParallel)]
@@ -194,7 +194,7 @@ def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any =
     elif group is None and wrappers:
         group = wrappers[0].process_group
     together = group is not None and distributed.get_world_size(group) > 1
-    ranks = Ranks(group, wrappers) if together else Alone()
+    ranks = DistributedReduce(group, wrappers) if together else LocalReduce()
     ranks.gathered = gathered
     return ranks
 

@@ -83,7 +83,7 @@ def rectangle(xl: float, xu: float, yl: float, yu: float, r: float) -> float:
     Limits may be infinite. Limits in the wrong order give 0.
 
     ```python
-    from gradline.searches._normal import rectangle
+    from gradline.searches.normal import rectangle
 
     assert abs(rectangle(0.0, float("inf"), 0.0, float("inf"), 0.5) - 1 / 3) < 1e-15
     ```

@@ -11,10 +11,10 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from gradline.plot._beliefs import Array
-from gradline.plot._data import Point, SearchData
-from gradline.plot._panel import Panel
-from gradline.plot._scales import drawable, extended, threshold, window
+from gradline.plot.beliefs import Array
+from gradline.plot.data import Point, SearchData
+from gradline.plot.panel import Panel
+from gradline.plot.scales import drawable, extended, threshold, window
 
 SIZES = {1: (7.6, 3.6), 2: (7.6, 5.6), 3: (7.6, 7.4)}
 HEIGHTS = {1: [1.0], 2: [3.0, 2.0], 3: [3.0, 2.0, 2.0]}

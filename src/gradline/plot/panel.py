@@ -11,9 +11,9 @@ from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
 from matplotlib.transforms import Transform
 
-from gradline.plot._data import Point, SearchData
-from gradline.plot._scales import apart, decades, drawable, tick
+from gradline.plot.data import Point, SearchData
 from gradline.plot.inks import DARK, LIGHT, Inks
+from gradline.plot.scales import apart, decades, drawable, tick
 
 SMALL = 8.0
 """The size of numbers and legends, in points; a little less than the text's."""

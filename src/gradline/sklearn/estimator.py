@@ -19,9 +19,9 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from gradline.searches import GolsI
-from gradline.sklearn._arguments import check_parameters, layer_sizes, sample_weights
-from gradline.sklearn._network import Weights
-from gradline.sklearn._training import Patience, Samples, Training
+from gradline.sklearn.arguments import check_parameters, layer_sizes, sample_weights
+from gradline.sklearn.network import Weights
+from gradline.sklearn.training import Patience, Samples, Training
 
 BATCH = 200
 """What `batch_size="auto"` comes close to, from below."""

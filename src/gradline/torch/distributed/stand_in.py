@@ -25,7 +25,7 @@ class _Stage(Enum):
     BACKWARD = auto()
 
 
-class Substitute:
+class StandIn:
     """Follows the passes of a wrapped model through one evaluation, and completes them if it must.
 
     Without a model (it is unknown what the others wait for) it cannot. The others are taken to make as many passes as
