@@ -26,12 +26,12 @@ from rich.progress import Progress
 from rich.table import Table
 
 import gradline
-from gradline.bench.objective import Objective
-from gradline.bench.peers.method import Method
-from gradline.bench.peers.stepping import NewBatches, Stepper
-from gradline.bench.planning import Setting, plan
-from gradline.bench.runs import Run
-from gradline.bench.training import train
+from gradline.lab.bench.objective import Objective
+from gradline.lab.bench.planning import Setting, plan
+from gradline.lab.bench.runs import Run
+from gradline.lab.bench.training import train
+from gradline.lab.methods.peers.method import Method
+from gradline.lab.methods.peers.stepping import NewBatches, Stepper
 from gradline.searches import Angle, AngleMemory
 from gradline.torch.line import Line
 from gradline.torch.way import Way

@@ -17,15 +17,15 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from gradline.bench.comparison import SIZES, Comparison, Score, compare, size_of
-from gradline.bench.figures import draw_losses, draw_profile, losses_data, profile_data
-from gradline.bench.heat import draw_heat, heat_data
-from gradline.bench.looks import own as own_methods
-from gradline.bench.packed import Packed, unpack
-from gradline.bench.peers import METHODS
-from gradline.bench.planning import plan
+from gradline.lab.bench.planning import plan
+from gradline.lab.figures.bench_heat import draw_heat, heat_data
+from gradline.lab.figures.bench_lines import draw_losses, draw_profile, losses_data, profile_data
+from gradline.lab.figures.bench_looks import own as own_methods
+from gradline.lab.findings.comparison import SIZES, Comparison, Score, compare, size_of
+from gradline.lab.findings.packed import Packed, unpack
+from gradline.lab.methods.peers import METHODS
+from gradline.lab.tools.words import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks
-from gradline.words import count, duration, number, plural
 
 OWN = own_methods()
 HERE = Path(__file__).parent

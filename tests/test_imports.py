@@ -31,7 +31,7 @@ def run(program):
         "import gradline.protocol",
         "import gradline.testing",
         "import gradline.plot",
-        "import gradline.figures; assert len(gradline.figures.FIGURES) >= 7",
+        "import gradline.lab.figures; assert len(gradline.lab.figures.FIGURES) >= 7",
         "from gradline import solve",
         "from gradline.searches import GolsI; import gradline; assert gradline.solve(GolsI(), lambda a: a - 0.5).step",
         "import gradline; assert 'GOLSI' in dir(gradline)",
@@ -66,13 +66,13 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_torch_is_imported_only_when_it_is_needed():
     run(
-        "import sys, gradline, gradline.searches, gradline.testing, gradline.plot, gradline.figures; "
+        "import sys, gradline, gradline.searches, gradline.testing, gradline.plot, gradline.lab.figures; "
         "assert 'torch' not in sys.modules"
     )
 
 
 def test_matplotlib_is_imported_only_when_it_is_needed():
-    run("import sys, gradline, gradline.plot, gradline.figures; assert 'matplotlib' not in sys.modules")
+    run("import sys, gradline, gradline.plot, gradline.lab.figures; assert 'matplotlib' not in sys.modules")
     run("import sys, gradline; assert 'gradline.plot' not in sys.modules")
 
 
@@ -146,16 +146,16 @@ def test_the_core_never_imports_torch(module):
 
 NEEDS_TORCH = (
     "gradline.torch",
-    "gradline.bench.memory",
-    "gradline.bench.peers",
-    "gradline.bench.planning",
-    "gradline.bench.problems",
-    "gradline.bench.training",
     "gradline.landscape",
     "gradline.sklearn",
-    "gradline.study.networks",
-    "gradline.study.lockstep",
-    "gradline.study.ordinary",
+    "gradline.lab.bench.planning",
+    "gradline.lab.bench.training",
+    "gradline.lab.engines.lockstep",
+    "gradline.lab.engines.ordinary",
+    "gradline.lab.findings.memory",
+    "gradline.lab.methods.peers",
+    "gradline.lab.problems.bench",
+    "gradline.lab.problems.modules",
 )
 
 
@@ -167,6 +167,6 @@ def test_only_the_torch_parts_import_torch_at_once(module):
 
 def test_the_parts_are_there_after_one_import():
     names = "searches.GolsI", "protocol.Slope", "testing.check_line_search", "plot.search"
-    names += "figures.FIGURES", "landscape.line"
+    names += ("landscape.line",)
     code = f"import gradline; {', '.join(f'gradline.{name}' for name in names)}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -1,0 +1,1 @@
+"""How it is trained: a method builds a stepper on a task."""

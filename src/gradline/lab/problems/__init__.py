@@ -1,0 +1,1 @@
+"""What is trained: a problem builds a task from a seed."""
