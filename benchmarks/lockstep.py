@@ -38,9 +38,8 @@ from gradline.lab.engines import Engine
 from gradline.lab.engines.lockstep import Lockstep
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Run
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems import data
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS, data
 
 RATIO = "ratio: evaluations per second in lock-step, relative to the same runs one after another"
 ENDLESS = 10**9

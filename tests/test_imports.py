@@ -148,14 +148,16 @@ NEEDS_TORCH = (
     "gradline.torch",
     "gradline.landscape",
     "gradline.sklearn",
-    "gradline.lab.bench.planning",
-    "gradline.lab.bench.training",
     "gradline.lab.engines.lockstep",
     "gradline.lab.engines.ordinary",
     "gradline.lab.findings.memory",
-    "gradline.lab.methods.peers",
-    "gradline.lab.problems.bench",
-    "gradline.lab.problems.modules",
+    "gradline.lab.problems.digits",
+    "gradline.lab.problems.images",
+    "gradline.lab.problems.making",
+    "gradline.lab.problems.networks",
+    "gradline.lab.problems.physics",
+    "gradline.lab.problems.synthetic",
+    "gradline.lab.problems.text",
 )
 
 

@@ -42,6 +42,8 @@ def iteration(run, number):
         "test_loss": numbers[7] if measured else float("nan"),
         "test_error": numbers[8] if measured else float("nan"),
         "angle": float("nan"),
+        "seconds": float("nan"),
+        "cpu_seconds": float("nan"),
     }
 
 

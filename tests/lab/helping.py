@@ -13,8 +13,8 @@ import numpy as np
 from lab import fake_engine
 
 from gradline.lab.jobs.store import Store
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 from gradline.lab.studies import Study, plan
 
 TESTS = Path(__file__).parents[1]

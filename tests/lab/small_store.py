@@ -4,8 +4,8 @@ from dataclasses import replace
 
 from gradline.lab import run_study
 from gradline.lab.jobs.runs import Sampling
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS, Loss
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS, Loss
 from gradline.lab.studies import Study
 
 BUDGET = 60

@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 import gradline
-from gradline.lab.problems.modules import criterion
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.problems import PROBLEMS
+from gradline.lab.problems.networks import criterion
 from gradline.protocol import Stop
 
 GOLDEN = Path(__file__).parent.parent / "golden"

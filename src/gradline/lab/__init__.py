@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from gradline.lab.findings.query import results, summary
-    from gradline.lab.jobs.runner import run_study
     from gradline.lab.jobs.store import Store
     from gradline.lab.studies import Study, plan
+    from gradline.lab.studies.running import run_study
 
 __all__ = ["Store", "Study", "plan", "results", "run_study", "summary"]
 
@@ -25,7 +25,7 @@ _WHERE = {
     "Study": "studies",
     "plan": "studies",
     "results": "findings.query",
-    "run_study": "jobs.runner",
+    "run_study": "studies.running",
     "summary": "findings.query",
 }
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from lab.helping import wait_until
+from lab.helping import has_state, wait_until
 
 from gradline.lab.cli import main
 from gradline.lab.cli.app import app
@@ -121,7 +121,7 @@ def test_run_says_what_it_did(finished):
     assert "2 runs made in" in done.stderr
     assert f"gradline results {directory}" in done.stderr
     assert len(list((directory / "runs").glob("*.parquet"))) == 2
-    assert [path.name for path in directory.iterdir()] == ["runs"]
+    assert sorted(path.name for path in directory.iterdir()) == ["commands.txt", "runs"]
 
 
 def test_run_again_does_what_is_missing(finished, capfd):
@@ -258,10 +258,10 @@ def test_no_results_is_said(tmp_path, capfd):
 
 def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     arguments = ["run", "bcwd", "--problem", "bcwd-netpi", "--batch-size", "50", "--seeds", "2", "--budget", "6000"]
-    arguments += ["--out", tmp_path / "out", "--backend", "inline"]
+    arguments += ["--out", tmp_path / "out", "--backend", "inline", "--checkpoint-every", "0.1"]
     command = [sys.executable, "-m", "gradline", *map(str, arguments)]
     program = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    wait_until(lambda: list((tmp_path / "out" / "checkpoints").glob("*.zip")))
+    wait_until(lambda: has_state(tmp_path / "out"))
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=240)
     assert program.returncode == 130, err
@@ -317,7 +317,7 @@ def test_characters_that_a_stream_does_not_have_are_escaped():
     assert "10 \\xd7 32" in done.stdout
 
 
-@pytest.mark.parametrize("verb", [["check", "bcwd"], ["bench", "--summary"]])
+@pytest.mark.parametrize("verb", [["check", "bcwd"], ["run", "compare"]])
 @pytest.mark.parametrize("seeds", ["99999999999999", "9" * 30])
 def test_seeds_that_nobody_can_run_are_refused(verb, seeds, capsys):
     assert main([*verb, "--seeds", seeds]) == 2

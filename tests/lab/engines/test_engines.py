@@ -8,11 +8,13 @@ import pytest
 import torch
 from lab.study_runs import Arrays, blobs, finish, identical, ordinary, run
 
-from gradline.lab.engines import can_lockstep, engine, group_key
+from gradline import searches
+from gradline.lab.engines import engine, group_key
 from gradline.lab.engines.lockstep import Lockstep
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Sampling
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS, SearchMethod
+from gradline.lab.problems import PROBLEMS, Network
 
 CUSTOM = {"model": "lab.study_runs:tiny_model"}
 RUNS = [
@@ -119,8 +121,30 @@ def test_the_engine_follows_from_the_problem():
     assert isinstance(engine([run()], blobs()), Lockstep)
     custom = run(problem_options=CUSTOM)
     assert isinstance(engine([custom], blobs()), Ordinary)
-    assert can_lockstep(custom.problem) is False
-    assert all(map(can_lockstep, PROBLEMS.values()))
+    assert not Lockstep.accepts(custom)
+    networks = [one for one in PROBLEMS.values() if isinstance(one, Network)]
+    assert all(Lockstep.accepts(replace(run(), problem=one)) for one in networks)
+
+
+DECLINED = {
+    "a search that looks at the way": {"method": SearchMethod("angle", searches.Angle())},
+    "a direction": {"method": METHODS["gols-i-adam"]},
+    "an average": {"method": SearchMethod("averaged", searches.GolsI(), average=True)},
+    "a peer": {"method": METHODS["sgd-0.1"]},
+    "a run of a comparison": {"benchmark": True},
+    "a problem of another kind": {"problem": PROBLEMS["regression"]},
+}
+
+
+@pytest.mark.parametrize("what", DECLINED)
+def test_what_lockstep_declines_the_ordinary_engine_runs(what):
+    declined = replace(run(budget=12), **DECLINED[what])
+    assert not Lockstep.accepts(declined)
+    assert group_key(declined) == declined.key
+    (result,) = finish(engine([declined], blobs())).values()
+    assert result.engine == "ordinary"
+    assert result.columns["evaluations"][-1] >= 12
+    assert np.isnan(result.columns["step"][1:]).all() == (what == "a peer")
 
 
 def test_runs_that_share_no_network_share_no_engine():

@@ -9,8 +9,9 @@ import torch
 from lab.study_runs import blobs, identical, lockstep, ordinary, run, same_so_far
 
 from gradline.lab.engines.lockstep import Lockstep, engine, layers, measures
+from gradline.lab.jobs.result import COLUMNS
 from gradline.lab.jobs.runs import Sampling
-from gradline.lab.methods.method import Method
+from gradline.lab.methods import SearchMethod
 from gradline.protocol import Outcome, Stop
 from gradline.searches import Fixed, GolsI, Prls
 
@@ -149,7 +150,7 @@ def test_methods_of_one_seed_start_at_the_same_weights():
 
 
 def test_points_that_are_not_finite_disturb_no_other_row():
-    wild = Method("wild", Fixed(1e308))
+    wild = SearchMethod("wild", Fixed(1e308))
     good = [run("bcwd-netpii", seed=seed, method=method) for seed in range(3) for method in ("gols-i", "prls")]
     bad = [run("bcwd-netpii", wild, seed=seed, sampling=sampling) for seed in (0, 1) for sampling in Sampling]
     mixed = lockstep([*good, *bad])
@@ -168,7 +169,7 @@ def test_points_that_are_not_finite_disturb_no_other_row():
 
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_step_beyond_single_precision_ends_nothing_but_its_search(rows):
-    huge = Method("huge", Fixed(1e60))
+    huge = SearchMethod("huge", Fixed(1e60))
     options = {"dtype": "float32"}
     runs = [run("bcwd-netpii", huge, seed=seed, problem_options=options, budget=6) for seed in range(rows)]
     for result in lockstep(runs, blobs(dtype=np.float32)).values():
@@ -205,7 +206,8 @@ class Sulking:
 
 
 def test_a_search_that_ends_where_it_would_go_on_does_not_hang():
-    for result in compare([run(method=Method("sulking", Sulking()), sampling=s, budget=12) for s in Sampling]).values():
+    runs = [run(method=SearchMethod("sulking", Sulking()), sampling=s, budget=12) for s in Sampling]
+    for result in compare(runs).values():
         assert {"NON_FINITE", "SLOPE_VANISHED"} == set(result.columns["stop"][1:])
         assert result.columns["evaluations"][-1] >= 12
 
@@ -228,7 +230,7 @@ def test_squares_that_underflow_in_single_precision_are_looked_at_closer():
     options = {"dtype": "float32", "hidden": ()}
     data = blobs(dtype=np.float32)
     tiny = replace(data, train_inputs=data.train_inputs * np.float32(1e-30))
-    runs = [run("bcwd-netpii", method=Method("once", Fixed(1.0)), problem_options=options, budget=4)]
+    runs = [run("bcwd-netpii", method=SearchMethod("once", Fixed(1.0)), problem_options=options, budget=4)]
     result = compare(runs, data=tiny, tolerance=1e-4).popitem()[1]
     assert (result.columns["norm"][1:] > 0.0).all()
 
@@ -298,9 +300,9 @@ def test_errors_on_chosen_samples_and_without_test_samples():
 
 
 def test_the_measured_losses_are_those_of_all_samples():
-    result = lockstep([run("bcwd-logr", method=Method("small", Fixed(1e-9)), seed=2)]).popitem()[1]
+    result = lockstep([run("bcwd-logr", method=SearchMethod("small", Fixed(1e-9)), seed=2)]).popitem()[1]
     data = blobs()
-    from gradline.lab.problems.modules import criterion, network
+    from gradline.lab.problems.networks import criterion, network
 
     model = network(result.run.problem, data, seed=2)
     with torch.no_grad():
@@ -325,10 +327,8 @@ def test_a_result_says_how_it_was_made():
     assert result.columns["stop"][0] == ""
     assert len(result) == len(result.columns["step"])
     assert {name: column.dtype.kind for name, column in result.columns.items()} == {
-        **dict.fromkeys(("iteration", "evaluations", "probes"), "i"),
-        **dict.fromkeys(
-            ("step", "slope", "norm", "train_loss", "train_error", "test_loss", "test_error", "angle"), "f"
-        ),
+        **dict.fromkeys(COLUMNS, "f"),
+        "iteration": "i",
         "stop": "U",
     }
 
@@ -342,7 +342,7 @@ def test_the_same_runs_give_the_same_bits():
 
 def test_a_search_that_needs_variances_of_its_probes_is_refused():
     with pytest.raises(TypeError, match="method must be a search that needs no variances of its probes"):
-        Lockstep([run(method=Method("curious", Curious()))], blobs())
+        Lockstep([run(method=SearchMethod("curious", Curious()))], blobs())
 
 
 class Curious(Prls):
@@ -350,6 +350,6 @@ class Curious(Prls):
 
 
 def test_other_settings_of_a_search_are_used():
-    eager = lockstep([run(method=Method("eager", GolsI(growth=4.0)), sampling=FULL)]).popitem()[1].columns
+    eager = lockstep([run(method=SearchMethod("eager", GolsI(growth=4.0)), sampling=FULL)]).popitem()[1].columns
     plain = lockstep([run(sampling=FULL)]).popitem()[1].columns
     assert eager["probes"][1] == pytest.approx(plain["probes"][1] / 2, abs=1)

@@ -2,11 +2,11 @@
 
 import pytest
 
+from gradline.lab.engines import make
 from gradline.lab.engines.recorder import watch
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.jobs.work import engine_with_data
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 
 
 @pytest.mark.parametrize("method", ["gols-i", "prls", "golden-section"])
@@ -15,7 +15,7 @@ def test_the_searches_are_those_of_the_run(method, sampling):
     run = Run(
         problem=PROBLEMS["bcwd-netpi"], method=METHODS[method], batch_size=50, seed=3, budget=150, sampling=sampling
     )
-    engine = engine_with_data([run], None)
+    engine = make([run])
     while engine.active:
         engine.advance()
     (result,) = engine.finished()

@@ -6,8 +6,8 @@ import pytest
 from gradline.lab.findings.query import loaded, summary, summary_row
 from gradline.lab.jobs.result import COLUMNS, Result
 from gradline.lab.jobs.runs import Run
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 
 NAN = np.nan
 

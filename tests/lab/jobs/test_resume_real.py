@@ -6,14 +6,15 @@ import numpy as np
 import pytest
 from lab.helping import assert_same_tables, has_state, python, small, wait_until
 
-from gradline.lab.jobs.runner import run_study
 from gradline.lab.jobs.store import Store
 from gradline.lab.studies import plan
+from gradline.lab.studies.running import run_study
 
 PROGRAM = """
     import sys
     from lab.helping import small
-    from gradline.lab.jobs.runner import Interrupted, run_study
+    from gradline.lab.jobs.runner import Interrupted
+    from gradline.lab.studies.running import run_study
 
     if __name__ == "__main__":
         try:

@@ -19,10 +19,10 @@ from gradline.lab.jobs import runner
 from gradline.lab.jobs.checkpoints import Checkpoints
 from gradline.lab.jobs.executors import Inline
 from gradline.lab.jobs.progress import Silent
-from gradline.lab.jobs.runner import run_study
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.studies import plan
+from gradline.lab.studies.running import run_study
 
 
 class Listener(Silent):
@@ -138,7 +138,7 @@ def test_nothing_that_a_checkpoint_names_is_imported(tmp_path, named, monkeypatc
     study, out = small(seeds=2), tmp_path / "out"
     mine, other = plan(study)
     if named == "search":
-        values = {**other.to_dict(), "method": {"name": "trap", "search": "trap_of_checkpoint:from_dict"}}
+        values = {**other.to_dict(), "method": {**other.method.to_dict(), "search": "trap_of_checkpoint:from_dict"}}
     else:
         values = {**other.to_dict(), "problem": {**other.to_dict()["problem"], named: "trap_of_checkpoint:it"}}
     trap = Run.from_dict(values)
@@ -233,7 +233,8 @@ PROGRAM = """
     import sys
     from lab import fake_engine
     from lab.helping import small
-    from gradline.lab.jobs.runner import Interrupted, run_study
+    from gradline.lab.jobs.runner import Interrupted
+    from gradline.lab.studies.running import run_study
 
     class Talk:
         def update(self, snapshot): pass

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -14,7 +15,9 @@ from lab.helping import assert_same_tables, python, small
 import gradline.lab
 from gradline.lab.jobs.result import COLUMNS, Result
 from gradline.lab.jobs.store import Store, StoreWarning
+from gradline.lab.methods import METHODS, Absent, Direction
 from gradline.lab.studies import plan
+from gradline.searches import Angle
 
 
 @pytest.fixture
@@ -147,12 +150,12 @@ def test_reading_imports_no_code_of_others(tmp_path):
         from dataclasses import replace
         from lab.fake_engine import result_of
         from lab.helping import small
-        from gradline.lab.methods.method import Method
+        from gradline.lab.methods import SearchMethod
         from gradline.lab.jobs.store import Store
         from gradline.lab.studies import plan
         from theirs import Theirs
 
-        run = replace(plan(small())[0], method=Method("theirs", Theirs(2.0)))
+        run = replace(plan(small())[0], method=SearchMethod("theirs", Theirs(2.0)))
         Store(sys.argv[1]).save(result_of(run))
         assert Store(sys.argv[1]).load(run.key).run == run
     """
@@ -163,9 +166,10 @@ def test_reading_imports_no_code_of_others(tmp_path):
     (key,) = set(frame["key"])
     run = Store(tmp_path).load(key).run
     assert run.key == key
-    assert run.method.to_dict() == {"name": "theirs", "search": "theirs:Theirs", "size": 2.0}
+    described = run.method.to_dict()
+    assert (described["search"], described["options"]) == ("theirs:Theirs", {"size": 2.0})
     with pytest.raises(RuntimeError, match="can be read but not made"):
-        run.method.search.start()
+        run.method.build(None)
 
 
 def test_a_failed_write_leaves_nothing(store, runs, monkeypatch):
@@ -254,3 +258,58 @@ def test_what_a_problem_would_take_by_itself_is_no_part_of_a_run(runs):
     assert dataclasses.replace(runs[0], problem=other).key == runs[0].key
     other = dataclasses.replace(runs[0].problem, hidden=(7,))
     assert dataclasses.replace(runs[0], problem=other).key != runs[0].key
+
+
+def test_results_of_another_version_are_read_and_told_once(tmp_path, monkeypatch):
+    runs = plan(small(seeds=3))
+    for run in runs:
+        Store(tmp_path).save(replace(result_of(run), versions={"gradline": "0.0.9"}))
+    told = []
+    store = Store(tmp_path, report=told.append)
+    assert store.missing(runs) == []
+    assert store.keys() == sorted(run.key for run in runs)
+    assert len(told) == 1
+    assert "results that were made by gradline 0.0.9; this is" in told[0]
+
+
+def test_a_store_of_an_older_format_is_refused_with_its_version(tmp_path):
+    run = plan(small())[0]
+    path = Store(tmp_path).save(result_of(run))
+    table = pq.read_table(path)
+    old = table.replace_schema_metadata({**table.schema.metadata, b"gradline.format": b"1"})
+    pq.write_table(old, path)
+    told = []
+    store = Store(tmp_path, report=told.append)
+    assert store.missing([run]) == [run]
+    assert "its format is 1, of another version of gradline; this one reads 2" in told[0]
+
+
+@pytest.mark.parametrize("changed", ["a constant of the search", "its revision", "the problem's", "the direction"])
+def test_a_key_covers_what_decides_a_runs_numbers(changed, monkeypatch):
+    run = plan(small())[0]
+    key = run.key
+    if changed == "a constant of the search":
+        other = replace(run, method=replace(METHODS["angle"], name="gols-i", search=Angle(change_max=0.6)))
+        run = replace(run, method=replace(METHODS["angle"], name="gols-i"))
+        key = run.key
+    elif changed == "its revision":
+        monkeypatch.setattr(type(run.method.search), "revision", 2, raising=False)
+        other = replace(run)
+    elif changed == "the problem's":
+        other = replace(run, problem=replace(run.problem, revision=2))
+    else:
+        other = replace(run, method=replace(run.method, direction=Direction("adam")))
+    assert other.key != key
+    assert other.key.rpartition("_")[0] == key.rpartition("_")[0]
+
+
+def test_a_result_of_another_revision_of_a_search_can_be_read_but_is_not_taken_for_this_one(tmp_path, monkeypatch):
+    run = plan(small())[0]
+    Store(tmp_path).save(result_of(run))
+    monkeypatch.setattr(type(run.method.search), "revision", 2, raising=False)
+    now = replace(run)
+    assert Store(tmp_path).missing([now]) == [now]
+    (key,) = Store(tmp_path).keys()
+    read = Store(tmp_path).load(key).run
+    assert read.key == key
+    assert isinstance(read.method, Absent)

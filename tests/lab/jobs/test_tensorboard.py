@@ -15,8 +15,8 @@ from gradline.lab.engines import engine
 from gradline.lab.jobs.partial import FOLLOWED, Following, grown, read, write
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.store import Store
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 from gradline.lab.studies import plan
 
 pytest.importorskip("tensorboard")

@@ -397,8 +397,8 @@ def test_names_are_only_names(look, tmp_path, monkeypatch):
     from dataclasses import replace
 
     from gradline.lab import report, run_study
-    from gradline.lab.methods.method import METHODS, Method
-    from gradline.lab.problems.network import PROBLEMS
+    from gradline.lab.methods import METHODS, SearchMethod
+    from gradline.lab.problems import PROBLEMS
     from gradline.lab.studies import Study
     from gradline.lab.tools import names
 
@@ -407,7 +407,7 @@ def test_names_are_only_names(look, tmp_path, monkeypatch):
     study = Study(
         name="mine",
         problems=(replace(PROBLEMS["bcwd-logr"], name="=1+1"),),
-        methods=(Method(hostile, METHODS["gols-i"].search),),
+        methods=(SearchMethod(hostile, METHODS["gols-i"].search),),
         batch_sizes=(10,),
         seeds=(0, 1),
         budget=30,

@@ -1,14 +1,16 @@
 """Studies: the shipped ones plan what the paper ran, and every mistake in a file is named with its line."""
 
+import json
 import sys
 from dataclasses import dataclass
 
 import pytest
 
 from gradline.lab import studies
+from gradline.lab.engines.lockstep import Lockstep
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS, Activation, Loss, Problem
+from gradline.lab.methods import METHODS, Direction
+from gradline.lab.problems import PROBLEMS, Activation, Loss, Network
 from gradline.lab.studies import Study, StudyError, plan
 from gradline.lab.studies.toml import Toml
 from gradline.protocol import Outcome, Stop
@@ -25,6 +27,7 @@ COUNTS = {
     "direction-vs-step": 4 * 4 * 2 * 10,
     "direction-quality": 3 * 6 * 10,
     "prls-losses": 4 * 4 * 2 * 10,
+    "compare": 30 * 31 * 5,
 }
 
 
@@ -41,7 +44,7 @@ def test_a_shipped_study_plans_its_runs(name, count):
     assert 20 < len(study.title) < 110
     for run in runs:
         assert Run.from_dict(run.to_dict()) == run
-    if "mnist" not in name and "cifar" not in name:
+    if "mnist" not in name and "cifar" not in name and name != "compare":
         studies.validate(runs)
 
 
@@ -161,7 +164,7 @@ def test_a_study_of_ones_own(write, monkeypatch):
     assert wide.hidden == (256, 8)
     assert wide.activation is wider.activation is Activation.TANH
     assert wider.batch_sizes == (25,)
-    assert fresh == Problem(name="fresh", data="iris", loss=Loss.MSE, scale=1)
+    assert fresh == Network(name="fresh", data="iris", loss=Loss.MSE, scale=1)
     assert study.methods[0].search.growth == 4.0
     assert study.methods[1].search == HalfStep(0.25)
     assert {run.seed for run in plan(study)} == {3, 5}
@@ -233,12 +236,29 @@ MISTAKES = {
     '[[method]]\nname = "m"\nlike = "gols-i"\noptions.growth = 0.5': (
         "line 4: method.options.growth: growth must be above 1"
     ),
-    'method = "gols-i"': r"line 1: method: must be tables that begin with \[\[method\]\]",
+    'problems = ["iris"]\nmethod = "gols-j"': r"line 2: method: there is no method 'gols-j'; did you mean 'gols-i'",
+    "method = 3": r"line 1: method: must be tables that begin with \[\[method\]\]",
     "seeds = 1": "problems is missing: name at least one",
+    '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "adamm"': (
+        r"line 4: method.direction: there is no direction 'adamm'; did you mean 'adam'"
+    ),
+    '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "adam"\ndirection_options = { lr = 1.0 }': (
+        "line 5: method.direction_options.lr: there is no option of Adam 'lr'"
+    ),
+    '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection_options = { a = 1 }': "must go with a direction",
+    '[[method]]\nname = "m"\nsearch = "GolsI"\naverage = 3': "line 4: method.average: must be true or false, got 3",
+    '[[method]]\nname = "m"\nlike = "prodigy"': "line 3: method.like: must be a search",
+    '[[problem]]\nname = "m"\nbuilder = "nowhere"': "line 3: problem.builder: builder must be 'package",
+    '[[problem]]\nname = "m"\nlike = "regression"\nhidden = [3]': "line 4: problem.hidden: there is no key 'hidden'",
+    '[[setting]]\nproblem = "regresion"': "line 2: setting.problem: there is no problem 'regresion'",
+    '[[setting]]\nproblem = "iris"\nbatch_sizes = [1, 2]\ntargets = [0.1]': (
+        "line 4: setting.targets: must be one for each of 2 batch sizes"
+    ),
+    'budget = 3\n[[setting]]\nproblem = "iris"': r"line 1: budget: cannot go with \[\[setting\]\] tables",
 }
 
 
-ALONE = {"seeds = 1", 'method = "gols-i"'}
+ALONE = {"seeds = 1", 'problems = ["iris"]\nmethod = "gols-j"', "method = 3"}
 
 
 @pytest.mark.parametrize("text", MISTAKES)
@@ -266,3 +286,43 @@ def test_lines_of_everything():
     assert {place: toml.line(place) for place in places} == places
     assert toml.line(("m", 1, "x", "nothing")) == 10
     assert toml.line(("nothing",)) is None
+
+
+def test_every_search_direction_and_peer_can_be_named(write):
+    study = studies.load(
+        write(
+            """
+            problems = ["bcwd-logr", "regression"]
+            methods = ["angle", "prodigy", "gols-i", "mine", "averaged", "sgd"]
+            batch_sizes = [10]
+            seeds = 1
+
+            [[method]]
+            name = "mine"
+            search = "GolsI"
+            direction = "adam"
+            direction_options = { betas = [0.0, 0.99] }
+
+            [[method]]
+            name = "averaged"
+            like = "mine"
+            average = true
+            """
+        )
+    )
+    methods = {method.name: method for method in study.methods}
+    assert methods["mine"].direction == Direction.of("adam", {"betas": [0.0, 0.99]})
+    assert methods["averaged"].direction == methods["mine"].direction
+    assert methods["averaged"].average
+    assert {"sgd-0.01", "sgd-100"} < set(methods)
+    runs = plan(study)
+    assert len(runs) == 2 * 10
+    assert [run.method.name for run in runs if Lockstep.accepts(run)] == ["gols-i"]
+    for run in runs:
+        assert Run.from_dict(json.loads(json.dumps(run.to_dict()))) == run
+
+
+def test_one_method_can_be_named_alone(write):
+    study = studies.load(write('problem = "iris"\nmethod = "angle"\nseeds = 1\n'))
+    assert [method.name for method in study.methods] == ["angle"]
+    assert [problem.name for problem in study.problems] == ["iris"]

@@ -5,11 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from gradline.lab.bench.runs import Run as BenchRun
-from gradline.lab.methods.method import METHODS, Method
-from gradline.lab.methods.peers import METHODS as PEERS
-from gradline.lab.problems.bench import PROBLEMS as TASKS
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS, SearchMethod
+from gradline.lab.problems import PROBLEMS
 from gradline.lab.studies import Study, load
 from gradline.lab.tools.names import MOST_BYTES
 from gradline.searches import GolsI
@@ -23,11 +20,9 @@ GOOD = ["a", "gols-i", "gols_i", "GOLS-I (growth=4)", "0.1+x", "größer", "線"
 MAKERS = {
     "study": lambda name: Study(name=name, problems=(PROBLEMS["iris"],), methods=(METHODS["prls"],)),
     "problem": lambda name: replace(PROBLEMS["iris"], name=name),
-    "method": lambda name: Method(name, GolsI()),
-    "bench's problem": lambda name: replace(next(iter(TASKS.values())), name=name),
-    "bench's method": lambda name: replace(next(iter(PEERS.values())), name=name),
-    "problem of a bench's run": lambda name: BenchRun(problem=name, batch_size=1, method="a", seed=0, budget=1),
-    "method of a bench's run": lambda name: BenchRun(problem="a", batch_size=1, method=name, seed=0, budget=1),
+    "method": lambda name: SearchMethod(name, GolsI()),
+    "problem with a builder": lambda name: replace(PROBLEMS["regression"], name=name),
+    "peer": lambda name: replace(METHODS["lbfgs"], name=name),
 }
 
 

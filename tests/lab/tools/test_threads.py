@@ -5,13 +5,13 @@ import dataclasses
 import pytest
 import torch
 
+from gradline.lab import engines
 from gradline.lab.engines import recorder as watch
 from gradline.lab.figures import FIGURES
 from gradline.lab.figures import iris as example
-from gradline.lab.jobs import work
 from gradline.lab.jobs.runs import Run
-from gradline.lab.methods.method import METHODS
-from gradline.lab.problems.network import PROBLEMS
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 from gradline.lab.tools.threads import threads
 
 
@@ -52,16 +52,16 @@ def test_illustrations_compute_on_one_thread(three, monkeypatch, name):
 
 
 def test_a_run_that_is_watched_goes_on_one_thread_and_its_watcher_does_not(three, monkeypatch):
-    seen, real = [], work.engine_with_data
+    seen, real = [], engines.make
 
-    def engine(runs, state):
-        made = real(runs, state)
+    def engine(runs):
+        made = real(runs)
         seen.append(torch.get_num_threads())
         advance = made.advance
         made.advance = lambda: (seen.append(torch.get_num_threads()), advance())
         return made
 
-    monkeypatch.setattr(work, "engine_with_data", engine)
+    monkeypatch.setattr(engines, "make", engine)
     run = Run(problem=PROBLEMS["bcwd-logr"], method=METHODS["gols-i"], batch_size=50, seed=0, budget=100)
     for _, record in zip(range(2), watch.watch(dataclasses.replace(run)), strict=False):
         assert record.transcript

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import click
 
-from gradline.lab.cli.bench import bench
 from gradline.lab.cli.check import check
 from gradline.lab.cli.claims import claims
 from gradline.lab.cli.data import data
@@ -49,7 +48,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, bench, data):
+for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, data):
     app.add_command(verb)
 
 

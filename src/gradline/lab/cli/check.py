@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import Count, data_option, load_study, study_options
+from gradline.lab.cli.options import Count, data_option, load_study, study_options, without_absent
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.estimate import Estimate
@@ -41,6 +41,7 @@ def check(
     """
     from rich.markup import escape
 
+    from gradline.lab import engines
     from gradline.lab.cli.words import console
     from gradline.lab.jobs.estimate import estimate
     from gradline.lab.jobs.executors import default_workers
@@ -48,7 +49,8 @@ def check(
     from gradline.lab.studies import plan, validate
 
     chosen = load_study(study, seeds, budget, batch_size, method, problem)
-    for name in sorted({problem.data for problem in chosen.problems}):
+    chosen = without_absent(chosen, console(stderr=True))
+    for name in sorted({problem.data for problem in chosen.problems if problem.data is not None}):
         try:
             data.load(name, download=False, progress=False)
         except data.DataError as error:
@@ -68,7 +70,13 @@ def check(
     count = workers or default_workers()
     notes = console(stderr=True)
     with notes.status("measuring") as status:
-        found = estimate(runs, count, notice=lambda text: status.update(f"measuring {text}"))
+        found = estimate(
+            runs,
+            count,
+            make_engine=engines.make,
+            key=engines.group_key,
+            notice=lambda text: status.update(f"measuring {text}"),
+        )
     out.print()
     out.print(_paces(found))
     out.print()
@@ -78,10 +86,9 @@ def check(
 
 def _facts(study: Study, runs: list[Run]) -> Any:
     from gradline.lab.cli.words import count, plural, ranges
-    from gradline.lab.jobs.cost import parameters
 
     made = _grid()
-    made.add_row("problems", ", ".join(f"{item.name} ({count(parameters(item))} weights)" for item in study.problems))
+    made.add_row("problems", ", ".join(f"{item.name} ({count(item.parameters)} weights)" for item in study.problems))
     made.add_row("methods", ", ".join(method.name for method in study.methods))
     made.add_row("batch sizes", ", ".join(str(size) for size in sorted({run.batch_size for run in runs})))
     if any(run.direction_batch_size for run in runs):

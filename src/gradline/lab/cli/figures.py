@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     "  gradline figures --out figures                     the illustrations, 1 to 7\n\n"
     "In Python: FIGURES of gradline.lab.figures has each figure's data(...) and draw(...).",
 )
-@click.argument("directory", metavar="[DIR]", type=click.Path(file_okay=False), required=False)
+@click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.option(
     "--out", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER", help="Where PDF and PNG go."
 )
@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     """Draw the figures of the results in DIR into FOLDER, as PDF and PNG.
 
-    Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out.
+    Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out. Of a
+    comparison (`gradline run compare`) three kinds are drawn; DIR may then be a file of `gradline results --pack`.
     """
     from gradline.lab.cli.words import console
     from gradline.lab.figures import FIGURES, save
@@ -42,8 +43,13 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 
     notes = console(stderr=True)
     names = [find(text, FIGURES) for text in wanted] or list(FIGURES)
-    runs = read(directory, notes) if directory is not None else []
+    packed = directory is not None and Path(directory).is_file()
+    runs = read(directory, notes) if directory is not None and not packed else []
     written: list[Path] = []
+    if directory is not None and not wanted:
+        written += compared(directory, folder, notes)
+    if packed:
+        names = []
     for name in dict.fromkeys(names):
         figure = FIGURES[name]
         try:
@@ -56,6 +62,28 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     for path in written:
         click.echo(path)
     return 0 if written else 1
+
+
+def compared(source: str, folder: str, notes: Any) -> list[Path]:
+    """Draw the figures of a comparison, where there is one."""
+    from gradline.lab.figures import save
+    from gradline.lab.figures.compare_heat import draw_heat, heat_data
+    from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
+    from gradline.lab.findings.comparison import own
+    from gradline.lab.findings.reading import read
+
+    _, known = read(source)
+    if not known.records:
+        return []
+    methods, table, targets = known.drawn(own()), known.table, known.targets
+    with notes.status("drawing the comparison"):
+        written = save(draw_heat(heat_data(known)), Path(folder) / "compare_heat")
+        written += save(draw_profile(profile_data(table, targets, methods)), Path(folder) / "compare_profile")
+        for measure in ("train_loss", "test_error"):
+            for against in ("evaluations", "seconds"):
+                data = losses_data(table, list(table), methods, measure=measure, against=against, targets=targets)
+                written += save(draw_losses(data), Path(folder) / f"compare_{measure}_{against}")
+    return written
 
 
 def read(directory: str, notes: Any) -> list[Trace]:

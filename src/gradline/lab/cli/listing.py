@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import click
@@ -44,43 +43,24 @@ def _studies() -> Any:
 
 def _problems() -> Any:
     from gradline.lab.cli.words import count, table
-    from gradline.lab.problems.network import PROBLEMS
+    from gradline.lab.problems import PROBLEMS
 
-    made = table("name", "data", "hidden units", "activation", "loss", ">scale", ">budget", title="Problems")
+    made = table("name", "data", "what is trained", ">budget", title="Problems")
     for problem in PROBLEMS.values():
-        made.add_row(
-            f"[bold]{problem.name}[/]",
-            problem.data,
-            _units(problem.hidden),
-            problem.activation.value,
-            problem.loss.value,
-            f"{problem.scale:.3g}",
-            count(problem.budget),
-        )
+        made.add_row(f"[bold]{problem.name}[/]", problem.data or "", problem.described, count(problem.budget))
     return made
-
-
-def _units(hidden: tuple[int, ...]) -> str:
-    if len(hidden) > 3 and len(set(hidden)) == 1:
-        return f"{len(hidden)} × {hidden[0]}"
-    return ", ".join(map(str, hidden)) or "none"
 
 
 def _methods() -> Any:
     from gradline.lab.cli.words import table
-    from gradline.lab.methods.method import METHODS
+    from gradline.lab.methods import GROUPS, METHODS
 
-    made = table("name", "search", "what it does", title="Methods")
-    for method in METHODS.values():
-        kind = type(method.search)
-        options = {
-            field.name: getattr(method.search, field.name)
-            for field in dataclasses.fields(kind)  # type: ignore[arg-type]
-            if getattr(method.search, field.name) != field.default
-        }
-        text = ", ".join(f"{name}={value}" for name, value in options.items())
-        about = (kind.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        made.add_row(f"[bold]{method.name}[/]", f"{kind.__name__}({text})" if text else kind.__name__, about)
+    made = table("name", "group", "package", "what it is", title="Methods")
+    for name, method in METHODS.items():
+        groups = ", ".join(group for group, names in GROUPS.items() if name in names)
+        absent = method.unavailable()
+        package = f"{method.package} {method.version()}" if absent is None else "[yellow]not installed[/]"
+        made.add_row(f"[bold]{name}[/]", groups, package, absent or method.described)
     return made
 
 

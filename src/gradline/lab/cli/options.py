@@ -64,3 +64,16 @@ def load_study(
     from gradline.lab import studies
 
     return studies.load(study, problems=problem, methods=method, batch_sizes=batch_size, seeds=seeds, budget=budget)
+
+
+def without_absent(study: Any, notes: Any) -> Any:
+    """The study without the methods whose packages are not installed, which is told. Raises if none is left."""
+    from dataclasses import replace
+
+    absent = {method.name: reason for method in study.methods if (reason := method.unavailable()) is not None}
+    for name, reason in absent.items():
+        notes.print(f"{name} is left out: {reason}", style="yellow", markup=False)
+    left = tuple(method for method in study.methods if method.name not in absent)
+    if not left:
+        raise click.ClickException("; ".join(dict.fromkeys(absent.values())))
+    return replace(study, methods=left)

@@ -10,7 +10,7 @@ import click
     epilog="\b\nExamples:\n"
     "  gradline report results/bcwd --out bcwd.html\n"
     "  gradline report results/bcwd --out bcwd.html --no-illustrations --title 'Breast cancer'\n"
-    "  gradline report results/bcwd --out bcwd.html --bench results/bench\n\n"
+    "  gradline report results/bcwd --out bcwd.html --compare results/compare.json.gz\n\n"
     "In Python: gradline.lab.report.write(DIR, FILE).",
 )
 @click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
@@ -20,12 +20,12 @@ import click
     "--illustrations/--no-illustrations", default=True, help="Compute and show Figures 1 to 7 too (some seconds)."
 )
 @click.option(
-    "--bench",
+    "--compare",
     type=click.Path(exists=True),
     metavar="FILE_OR_DIR",
-    help="Also compare with other optimizers: a packed file or the directory of `gradline bench`.",
+    help="Also compare with other optimizers, by runs of the study compare that are not in DIR.",
 )
-def report(directory: str, file: str, title: str | None, illustrations: bool, bench: str | None) -> None:
+def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
 
     The page needs no network and no other file, so it can be mailed or put on a server as it is. It is written when it
@@ -41,7 +41,7 @@ def report(directory: str, file: str, title: str | None, illustrations: bool, be
             file,
             title=title,
             illustrations=illustrations,
-            bench=bench,
+            compare=compare,
             report=lambda text: notes.print(text, style="yellow", markup=False),
             progress=status.update,
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import Count, data_option, load_study, study_options
+from gradline.lab.cli.options import Count, data_option, load_study, study_options, without_absent
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.partial import Follower
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline run mnist-net1 --method gols-i --batch-size 100 --workers 4\n"
     "  gradline run bcwd --tensorboard\n"
+    "  gradline run compare --problem tune --method angle --seeds 3\n"
     "  gradline run mine.toml --backend tcp://scheduler:8786 --out /shared/mine",
 )
 @study_options
@@ -83,11 +84,14 @@ def run_verb(
 
     from gradline.lab.cli.display import observing
     from gradline.lab.cli.words import console
-    from gradline.lab.jobs.runner import Interrupted, run_study
+    from gradline.lab.jobs.runner import Interrupted
+    from gradline.lab.studies.running import run_study
 
     chosen = load_study(study, seeds, budget, batch_size, method, problem)
     directory = out or str(Path("results") / chosen.name)
     notes = console(stderr=True)
+    chosen = without_absent(chosen, notes)
+    command = shlex.join(["gradline", *(click.get_current_context().obj or ())])
     if not quiet:
         notes.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
     try:
@@ -104,12 +108,24 @@ def run_verb(
                 follower=follower,
             )
     except Interrupted:
-        again = shlex.join(["gradline", *(click.get_current_context().obj or ())])
+        _note(directory, command)
         notes.print("Stopped. What is finished is stored, the rest has checkpoints. To go on:")
-        notes.print(f"  [bold]{escape(again)}[/]", soft_wrap=True)
+        notes.print(f"  [bold]{escape(command)}[/]", soft_wrap=True)
         return 130
+    _note(directory, command)
     _conclude(done, directory, quiet=quiet)
     return 1 if done.failures else 0
+
+
+def _note(directory: str, command: str) -> None:
+    """Keep the command beside what it makes, each one once: results are worth little without it."""
+    from gradline.lab.findings.reading import COMMANDS, commands
+
+    known = commands(directory)
+    if command not in known:
+        file = Path(directory) / COMMANDS
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([*known, command]) + "\n", encoding="utf-8")
 
 
 def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> Follower | None:

@@ -65,7 +65,7 @@ def trace(
     from gradline.lab.cli.words import console
     from gradline.lab.engines.recorder import watch
     from gradline.lab.jobs.runs import Run, Sampling
-    from gradline.lab.studies import count_training_samples, validate
+    from gradline.lab.studies import validate
 
     chosen = studies.load(study or "bcwd", problems=[problem], methods=[method])
     trained = chosen.problems[0]
@@ -73,7 +73,7 @@ def trace(
     run = Run(
         problem=trained,
         method=chosen.methods[0],
-        batch_size=count_training_samples(trained) if mode is Sampling.FULL else batch_size,
+        batch_size=trained.samples if mode is Sampling.FULL else batch_size,
         seed=seed,
         budget=max(trained.budget, 100 * max(iteration)),
         sampling=mode,

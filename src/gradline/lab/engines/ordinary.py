@@ -1,52 +1,55 @@
-"""Runs one after another, through `gradline.LineSearchOptimizer`: any `nn.Module`, and the reference for lock-step."""
+"""Runs one after another: any problem with any method. It is also the reference for lock-step."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import math
 import time
-import warnings
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
 from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.result import Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
-from gradline.lab.problems.modules import Criterion, Data, angle_between, criterion, largest, network
-from gradline.lab.problems.sampling import chosen_samples
-from gradline.protocol import Moments, observes
-from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.lab.methods import Method
+from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.stepper import Searching
+from gradline.lab.problems import Network
+from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
+from gradline.lab.problems.sampling import Batches, Purpose
+from gradline.lab.problems.task import Measured, Task
+from gradline.lab.tools.seclusion import secluded
 
 NAME = "ordinary"
-VERSION = 1
-CHUNK = 4096
-"""Samples of one pass, where all are looked at."""
+VERSION = 2
+IDLE = 100
+"""So many steps in a row without a single evaluation are an error: the budget would never be spent."""
 
 
 class Ordinary:
-    """Runs of one problem, one after another.
+    """Runs one after another.
 
     Args:
         runs: the runs.
-        data: what they are trained on.
+        data: what they are trained on, if their problems are networks; `None`: their problems load it.
         state: what `state_dict` gave: go on from there, with the same runs.
     """
 
-    def __init__(self, runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = None) -> None:
-        self._samples = _Tensors(runs[0], data)
+    def __init__(self, runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> None:
         self._data = data
-        for run in runs:
-            check_variances(run, len(data.train_inputs))
         self._waiting = list(runs)
         self._training: _Training | None = None
-        self._done: list[tuple[Run, Table, float]] = []
-        self._evaluations = 0
+        self._done: list[_Ended] = []
+        self._evaluations = 0.0
+        for run in runs:
+            if not run.benchmark:
+                check_variances(run, data)
         if state is not None:
             self._restore({run.key: run for run in runs}, state)
 
@@ -56,42 +59,47 @@ class Ordinary:
         return len(self._waiting) + (self._training is not None)
 
     @property
-    def evaluations(self) -> int:
+    def evaluations(self) -> float:
         """Evaluations made so far, as they count for budgets."""
-        return self._evaluations + (0 if self._training is None else self._training.optimizer.evaluations)
+        return self._evaluations + (0.0 if self._training is None else self._training.evaluations)
 
     def advance(self) -> None:
-        """One iteration of the run whose turn it is."""
-        begin = time.perf_counter()
+        """One step of the run whose turn it is."""
         if self._training is None:
-            self._training = _Training(self._waiting.pop(0), self._data, self._samples)
+            self._training = _Training(self._waiting.pop(0), self._data)
             self._training.start()
         training = self._training
         training.iterate()
-        training.seconds += time.perf_counter() - begin
         if training.over:
-            self._done.append((training.run, training.table, training.seconds))
-            self._evaluations += training.optimizer.evaluations
+            self._done.append(training.ended())
+            self._evaluations += training.evaluations
             self._training = None
 
     def finished(self) -> list[Result]:
         """The results of runs that have finished since the last call."""
         done, self._done = self._done, []
-        return [table.result(run, seconds, NAME) for run, table, seconds in done]
+        return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
 
     def growing(self) -> dict[str, Growth]:
         """What has been measured of the run under way."""
         return {} if self._training is None else {self._training.run.key: self._training.table.growth()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything to go on from, as tensors and plain values."""
+        """Everything to go on from, as tensors and plain values.
+
+        A run whose method cannot be taken up (most peers cannot) begins anew.
+        """
+        training = None if self._training is None else self._training.state_dict()
+        again = [] if self._training is None or training is not None else [self._training.run]
         return {
             "engine": NAME,
             "version": VERSION,
             "evaluations": self._evaluations,
-            "waiting": [run.key for run in self._waiting],
-            "training": None if self._training is None else self._training.state_dict(),
-            "done": [[run.key, table.state_dict(), seconds] for run, table, seconds in self._done],
+            "waiting": [run.key for run in (*again, *self._waiting)],
+            "training": training,
+            "done": [
+                [one.run.key, one.table.state_dict(), one.seconds, one.status.value, one.reason] for one in self._done
+            ],
         }
 
     def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
@@ -108,163 +116,232 @@ class Ordinary:
 
         self._evaluations = state["evaluations"]
         self._waiting = [run(key) for key in state["waiting"]]
-        self._done = [(run(key), Table.restored(table), seconds) for key, table, seconds in state["done"]]
+        self._done = [
+            _Ended(run(key), Table.restored(table), seconds, Status(status), reason)
+            for key, table, seconds, status, reason in state["done"]
+        ]
         if state["training"] is not None:
-            self._training = _Training(run(state["training"]["run"]), self._data, self._samples)
+            self._training = _Training(run(state["training"]["run"]), self._data)
             self._training.load_state_dict(state["training"])
 
 
-class _Tensors:
-    """The data as tensors, and the loss."""
+class _Ended(NamedTuple):
+    """A run that has ended."""
 
-    def __init__(self, run: Run, data: Data) -> None:
-        dtype = getattr(torch, run.problem.dtype)
-        arrays = (data.train_inputs, data.train_targets, data.test_inputs, data.test_targets)
-        inputs, targets, *test = (torch.from_numpy(np.asarray(array)).to(dtype) for array in arrays)
-        self.train = inputs, targets
-        self.test = test[0], test[1]
-        self.criterion: Criterion = criterion(run.problem)
+    run: Run
+    table: Table
+    seconds: float
+    status: Status
+    reason: str
 
 
 class _Training:
     """One run under way."""
 
-    def __init__(self, run: Run, data: Data, tensors: _Tensors) -> None:
-        samples = len(data.train_inputs)
+    def __init__(self, run: Run, data: Data | None) -> None:
         self.run = run
-        self.model = network(run.problem, data, seed=run.seed)
-        self.optimizer = LineSearchOptimizer(
-            self.model.parameters(),
-            run.method.search,
-            reuse_gradient=reuses(run),
-            diagonal=run.diagonal and observes(run.method.search) is Moments,
-        )
         self.table = Table(run.record_every)
         self.over = False
-        self.seconds = 0.0
-        self._tensors = tensors
-        self._probes, self._directions = probe_batches(run, samples), direction_batches(run, samples)
-        self._drawn = 0
-        self._at_start = False  # of an iteration: the first evaluation, where directions have batches of their own
-        self._parameters: list[Tensor] = list(self.model.parameters())
-        self._direction: list[Tensor] = []  # of the search under way, where angles are measured
+        self._status, self._reason = Status.DONE, ""
+        self._watch = _Watch()
+        self._idle = 0
         self._random = torch.Generator().manual_seed(run.seed).get_state()  # for dropout and the like
+        if run.benchmark:
+            _warm_up(run.method)
+        with self._apart(keep=False):
+            self._objective = Objective(*_parts(run, data), **_options(run))
+        try:
+            check_variances(run, data)
+            with self._apart(), self._watch:
+                self._stepper = run.method.build(self._objective)
+        except Exception as error:
+            self._fail(error)
+        else:
+            if run.angle and isinstance(self._stepper, Searching):
+                self._stepper.watch_direction = True
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations made so far, as they count for the budget."""
+        if isinstance(stepper := getattr(self, "_stepper", None), Searching) and not self.run.benchmark:
+            return stepper.optimizer.evaluations
+        return self._objective.counter.evaluations
 
     def start(self) -> None:
         """Measure where the run starts."""
-        self._measure(math.nan)
+        if not self.over:
+            self._measure()
 
     def iterate(self) -> None:
-        """One search."""
-        optimizer = self.optimizer
-        self._at_start = True
-        with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
-            warnings.filterwarnings("ignore", "gradline: ", RuntimeWarning)  # the table has the reason
-            torch.set_rng_state(self._random)
-            optimizer.step(self._closure)
-            self._random = torch.get_rng_state()
-        record: Any = optimizer.last
-        self.table.add(optimizer.evaluations, record.evaluations, record.origin, record.outcome)
-        self.over = optimizer.evaluations >= self.run.budget
-        if self.table.due(optimizer.evaluations) or self.over:
-            self._measure(self._angle() if self.run.angle and record.transcript else math.nan)
+        """One step."""
+        if self.over:
+            return
+        before = self.evaluations
+        self._objective.begin()
+        try:
+            with self._apart(), self._watch:
+                self._stepper.step()
+            self._idle = 0 if self.evaluations > before else self._idle + 1
+            if self._idle >= IDLE:
+                raise RuntimeError(f"{IDLE} steps in a row without an evaluation")
+        except Exception as error:
+            self._fail(error)
+            return
+        made = self.evaluations
+        searched = isinstance(self._stepper, Searching)
+        if isinstance(self._stepper, Searching):
+            record = self._stepper.record
+            self.table.add(made, record.evaluations, record.origin, record.outcome)
+            searched = bool(record.transcript)
+        else:
+            self.table.add_step(made)
+        self.over = made >= self.run.budget
+        if self.table.due(made) or self.over:
+            self._measure(self._angle() if self.run.angle and searched else math.nan)
 
-    def _closure(self) -> Tensor:
-        if self.run.angle:
-            self._note_direction()
-        self.optimizer.zero_grad()
-        inputs, targets = self._batch()
-        losses = self._tensors.criterion(self.model(inputs), targets)
-        if self.optimizer.per_sample:
-            return losses
-        mean = losses.mean()
-        mean.backward()  # type: ignore[no-untyped-call]
-        return mean
+    def ended(self) -> _Ended:
+        """What came of the run."""
+        return _Ended(self.run, self.table, self._watch.seconds, self._status, self._reason)
 
-    def _batch(self) -> tuple[Tensor, Tensor]:
-        """The samples of the next evaluation, as they are drawn in lock-step."""
-        source, position = self._probes, self.table.iterations
-        if self._at_start and self._directions is not None:
-            source = self._directions
-        elif self.run.sampling is not Sampling.STATIC:
-            position = self._drawn
-            self._drawn += 1
-        self._at_start = False
-        inputs, targets = self._tensors.train
-        if source.whole:
-            return inputs, targets
-        chosen = torch.from_numpy(source.at(position))
-        return inputs.index_select(0, chosen), targets.index_select(0, chosen)
+    def _fail(self, error: Exception) -> None:
+        """An error of the method is the result of a run of a comparison; else it is the study's."""
+        if not self.run.benchmark:
+            raise error
+        lines = str(error).strip().splitlines()
+        self._status, self.over = Status.FAILED, True
+        self._reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
     @torch.no_grad()
-    def _measure(self, angle: float) -> None:
-        measured: list[float] = []
-        training = self.model.training
-        self.model.eval()
-        for part, (inputs, targets) in enumerate((self._tensors.train, self._tensors.test)):
-            chosen = chosen_samples(self.run.seed, len(inputs), self.run.problem.error_samples, part)
-            if chosen is not None:
-                inputs, targets = inputs[torch.from_numpy(chosen)], targets[torch.from_numpy(chosen)]
-            measured += self._loss_and_error(inputs, targets)
-        self.model.train(training)
-        self.table.fill(self.table.reserve(angle), measured)
+    def _measure(self, angle: float = math.nan) -> None:
+        """Measure losses and errors, and end a run whose parameters are not finite any more."""
+        with self._apart(keep=False), self._stepper.measured() as model:
+            was_training = model.training
+            model.eval()
+            measured = self._objective.task.measure(model)
+            model.train(was_training)
+        self.table.fill(self.table.reserve(angle, self._watch.seconds, self._watch.cpu_seconds), measured)
+        if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
+            self._status, self.over = Status.DIVERGED, True
 
-    def _loss_and_error(self, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
-        if len(inputs) == 0:
-            return math.nan, math.nan
-        loss, errors = 0.0, 0.0
-        for some, wanted in zip(torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True):
-            outputs = self.model(some)
-            loss += float(self._tensors.criterion(outputs, wanted).sum(dtype=torch.float64))
-            errors += float((largest(outputs, 1) != largest(wanted, 1)).sum())
-        return loss / len(inputs), errors / len(inputs)
-
-    def _note_direction(self) -> None:
-        """Keep the direction of a search that makes its first probe: at its end it may be the next one's."""
-        descent = self.optimizer._descent
-        if descent.pending is not None and not descent.pending.transcript:
-            self._direction = [part.clone() for part in descent.line.directions]  # type: ignore[union-attr]
+    @contextlib.contextmanager
+    def _apart(self, *, keep: bool = True) -> Iterator[None]:
+        """The run's own random numbers, which go on from here unless they are not to be kept."""
+        with secluded(self._random):
+            yield
+            if keep:
+                self._random = torch.get_rng_state()
 
     def _angle(self) -> float:
         """The angle between the direction of the search just ended and that of all samples, where it began."""
-        line: Any = self.optimizer._descent.line
-        gradient = torch.cat([part.reshape(-1) for part in self._full_gradient(line.origins)])
-        direction = torch.cat([part.reshape(-1) for part in self._direction])
+        if not isinstance(self._stepper, Searching):
+            return math.nan
+        gradient = torch.cat([part.reshape(-1) for part in self._full_gradient(self._stepper.origin)])
+        direction = torch.cat([part.reshape(-1) for part in self._stepper.direction])
         return angle_between(direction.double(), -gradient.double())
 
     def _full_gradient(self, point: Sequence[Tensor]) -> list[Tensor]:
         """The gradient of all samples at a point; parameters and gradients are put back."""
-        here = [parameter.detach().clone() for parameter in self._parameters]
-        inputs, targets = self._tensors.train
+        found = self._objective.task
+        parameters: list[Tensor] = [*self._objective.parameters]
+        here = [parameter.detach().clone() for parameter in parameters]
         total = [torch.zeros_like(parameter) for parameter in here]
         try:
             with torch.no_grad():
-                torch._foreach_copy_(self._parameters, list(point))
-            for some, wanted in zip(torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True):
-                loss = self._tensors.criterion(self.model(some), wanted).sum() / len(inputs)
-                torch._foreach_add_(total, torch.autograd.grad(loss, self._parameters))
+                torch._foreach_copy_(parameters, list(point))
+            for begin in range(0, found.samples, CHUNK):
+                chosen = slice(begin, min(begin + CHUNK, found.samples))
+                loss = found.losses(self._objective.model, chosen).sum() / found.samples
+                torch._foreach_add_(total, torch.autograd.grad(loss, parameters))
         finally:
             with torch.no_grad():
-                torch._foreach_copy_(self._parameters, here)
+                torch._foreach_copy_(parameters, here)
         return total
 
-    def state_dict(self) -> dict[str, Any]:
-        """The run as tensors and plain values."""
+    def state_dict(self) -> dict[str, Any] | None:
+        """The run as tensors and plain values; `None`: it has to begin anew."""
+        stepper = self._stepper.state_dict()
+        if stepper is None:
+            return None
         return copy.deepcopy(
             {
                 "run": self.run.key,
-                "model": dict(self.model.state_dict()),
-                "optimizer": self.optimizer.state_dict(),
-                "drawn": self._drawn,
+                "model": dict(self._objective.model.state_dict()),
+                "stepper": stepper,
+                "counted": [self._objective.counter.forwards, self._objective.counter.backwards],
+                "steps": self._objective.steps,
+                "drawn": self._objective.drawn,
                 "random": self._random,
                 "table": self.table.state_dict(),
-                "seconds": self.seconds,
+                "seconds": [self._watch.seconds, self._watch.cpu_seconds],
             }
         )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from what `state_dict` gave."""
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(copy.deepcopy(state["optimizer"]))
-        self._drawn, self.seconds, self._random = state["drawn"], state["seconds"], state["random"]
+        objective = self._objective
+        objective.model.load_state_dict(state["model"])
+        self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))
+        objective.counter.forwards, objective.counter.backwards = state["counted"]
+        objective.steps, objective.drawn, self._random = state["steps"], state["drawn"], state["random"]
+        self._watch.seconds, self._watch.cpu_seconds = state["seconds"]
         self.table = Table.restored(state["table"])
+
+
+class _Watch:
+    """Adds up the time that is spent in its contexts, on the clock and of this thread's processor."""
+
+    def __init__(self) -> None:
+        self.seconds = self.cpu_seconds = 0.0
+        self._begin = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begin[0]
+        self.cpu_seconds += time.thread_time() - self._begin[1]
+
+
+def _parts(run: Run, data: Data | None) -> tuple[Task, Batches, Batches | None]:
+    """The task of a run, and the batches of its probes and directions."""
+    if data is not None and isinstance(run.problem, Network):
+        made = task(run.problem, data, seed=run.seed)
+    else:
+        made = run.problem.build(run.seed)
+    return made, probe_batches(run, made.samples), direction_batches(run, made.samples)
+
+
+def _options(run: Run) -> dict[str, Any]:
+    return {
+        "static": run.sampling is Sampling.STATIC,
+        "reuse_gradient": reuses(run),
+        "diagonal": run.diagonal,
+    }
+
+
+def _finite(model: nn.Module) -> bool:
+    return all(bool(part.isfinite().all()) for part in model.parameters())
+
+
+_WARM: set[str] = set()
+"""The methods that have been at work in this process."""
+
+
+def _warm_up(method: Method) -> None:
+    """Let a method pay for what is paid once in a process, its imports above all, before times are taken."""
+    if method.name in _WARM:
+        return
+    _WARM.add(method.name)
+    inputs = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
+    batches = Batches(seed=0, purpose=Purpose.PROBES, samples=8, size=4)
+    # Whatever is wrong with the method shows in the run itself.
+    with contextlib.suppress(Exception), secluded():
+        small = Task(
+            nn.Linear(2, 1),
+            8,
+            lambda model, chosen: model(inputs[chosen]).square().sum(dim=1),
+            lambda model: Measured(*[math.nan] * 4),
+        )
+        stepper = method.build(Objective(small, batches))
+        for _ in range(3):
+            stepper.step()

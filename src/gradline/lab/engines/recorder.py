@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradline.lab.jobs.runs import Run
-from gradline.lab.methods.method import Method
+from gradline.lab.methods import SearchMethod
 from gradline.lab.tools.threads import threads
 from gradline.protocol import (
     Origin,
@@ -77,8 +77,8 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
     """The searches of a run, one after another: the same that the run makes in a study.
 
     ```python
-    from gradline.lab.methods.method import METHODS
-    from gradline.lab.problems.network import PROBLEMS
+    from gradline.lab.methods import METHODS
+    from gradline.lab.problems import PROBLEMS
     from gradline.lab.jobs.runs import Run
     from gradline.lab.engines.recorder import watch
 
@@ -87,11 +87,13 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
     assert first.transcript[0][0] == 1e-8 and len(first.transcript) > 20
     ```
     """
-    from gradline.lab.jobs.work import engine_with_data
+    from gradline.lab.engines import make
 
+    if not isinstance(run.method, SearchMethod):
+        raise TypeError(f"method must be a search (its probes are watched), got {run.method.described}")
     watched = Watched(run.method.search)
     with threads():
-        engine = engine_with_data([dataclasses.replace(run, method=Method(run.method.name, watched))], None)
+        engine = make([dataclasses.replace(run, method=dataclasses.replace(run.method, search=watched))])
     while engine.active:
         with threads():  # not around the yield: what the caller computes there is the caller's
             engine.advance()

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from gradline.lab.jobs.runs import Run, Sampling
+from gradline.lab.methods import SearchMethod
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.protocol import Moments, observes
 from gradline.searches._arguments import require
+
+if TYPE_CHECKING:
+    from gradline.lab.problems.networks import Data
 
 
 def reuses(run: Run) -> bool:
@@ -32,9 +38,15 @@ def direction_batches(run: Run, samples: int) -> Batches | None:
     )
 
 
-def check_variances(run: Run, samples: int) -> None:
-    """Refuse a run whose search needs variances and whose batches have none."""
-    if observes(run.method.search) is Moments:
+def check_variances(run: Run, data: Data | int | None) -> None:
+    """Refuse a run whose search needs variances and whose batches have none.
+
+    Args:
+        run: the run.
+        data: what it is trained on, or how many samples that are; `None`: its problem says it.
+    """
+    if isinstance(run.method, SearchMethod) and observes(run.method.search) is Moments:
+        samples = run.problem.samples if data is None else data if isinstance(data, int) else len(data.train_inputs)
         batches = direction_batches(run, samples) or probe_batches(run, samples)
         require(
             batches.size > 1,

@@ -61,7 +61,7 @@ class Trace:
     steps: Array
     """Accepted in those."""
     probes: NDArray[np.int64]
-    """Of each iteration."""
+    """Of each iteration; none where the method is no search of ours."""
 
 
 def traces(source: Source, *, report: Report | None = None) -> list[Trace]:
@@ -95,6 +95,7 @@ def _trace(configuration: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
     values["step"] = held(evaluations[columns["iteration"] > 0], steps, grid)
     chosen = np.arange(0, len(steps), max(1, budget // (2 * POINTS)), dtype=np.int64)
     direction = configuration["direction_batch_size"]
+    probes = columns["probes"][columns["iteration"] > 0]
     return Trace(
         problem=str(configuration["problem"]),
         method=str(configuration["method"]),
@@ -110,7 +111,7 @@ def _trace(configuration: Mapping[str, Any], columns: Mapping[str, NDArray[Any]]
         values=values,
         step_iterations=(chosen + 1).astype(np.float64),
         steps=steps[chosen],
-        probes=columns["probes"][columns["iteration"] > 0].astype(np.int64),
+        probes=probes[~np.isnan(probes)].astype(np.int64),
     )
 
 

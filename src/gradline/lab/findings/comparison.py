@@ -1,4 +1,4 @@
-"""All that is told of a benchmark, on the command line, in the documentation and in reports: one place to ask.
+"""All that is told of a comparison, on the command line, in the documentation and in reports: one place to ask.
 
 Methods are scored by the loss they end with, over the lowest that any method ended with there: the mean over settings
 of the logarithm of this ratio. One that fails counts as `LIMIT`, and so does one that is farther behind.
@@ -9,20 +9,19 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.bench.runs import Record, Status
 from gradline.lab.findings import measures
 from gradline.lab.findings.measures import Grid, Row, Table, spread
 from gradline.lab.findings.profiles import leading, profile
-
-if TYPE_CHECKING:
-    from gradline.lab.bench.planning import Plan, Setting
+from gradline.lab.findings.trajectory import Trajectory
+from gradline.lab.jobs.result import Status
+from gradline.lab.methods import GROUPS, METHODS, Peer
+from gradline.lab.studies import Setting, Study
 
 Array = NDArray[np.float64]
 
@@ -79,28 +78,30 @@ class Failure:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Records of a plan, and what is read from them.
+    """Runs of a study that compares methods, and what is read from them.
 
     Args:
-        records: of the plan's settings and methods.
-        settings: those that have records, in the plan's order.
+        records: of the study's settings and methods.
+        settings: those that have records, in the study's order.
         grids: the methods that are points of a grid of learning rates.
+        sizes: of each setting, one of `SIZES`.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[Trajectory, ...]
     settings: tuple[Setting, ...]
     grids: Mapping[str, Grid]
+    sizes: Mapping[str, str]
 
     @cached_property
     def table(self) -> Table:
-        """By setting and method, in the plan's order, the best and the median of each grid in the place of the grid."""
+        """By setting and method, in the study's order, best and median of each grid in the place of the grid."""
         made = measures.with_grids(measures.tabulate(self.records), self.grids)
         return {setting.name: made[setting.name] for setting in self.settings}
 
     @property
     def targets(self) -> dict[str, float]:
         """The training loss to be reached, of each setting."""
-        return {setting.name: setting.target for setting in self.settings}
+        return {s.name: -math.inf if s.target is None else s.target for s in self.settings}
 
     @cached_property
     def rows(self) -> list[Row]:
@@ -118,7 +119,7 @@ class Comparison:
         return tuple(
             setting.name
             for setting in self.settings
-            if (size is None or size_of(setting) == size) and (held_out is None or setting.problem.held_out == held_out)
+            if (size is None or self.sizes[setting.name] == size) and (held_out is None or setting.held_out == held_out)
         )
 
     def part(self, settings: Iterable[str]) -> Table:
@@ -191,12 +192,12 @@ class Comparison:
     @cached_property
     def failures(self) -> list[Failure]:
         """What failed or diverged, learning rates of a grid each on their own; those that failed most come first."""
-        made = Counter(record.run.method for record in self.records)
+        made = Counter(record.method for record in self.records)
         found: dict[tuple[str, str], list[str]] = {}
         for record in self.records:
             if record.status is not Status.DONE:
                 reason = record.reason or "diverged"
-                found.setdefault((record.run.method, reason), []).append(record.run.setting)
+                found.setdefault((record.method, reason), []).append(record.setting)
         failures = [
             Failure(method, reason, len(settings), made[method], tuple(dict.fromkeys(settings)))
             for (method, reason), settings in found.items()
@@ -204,25 +205,50 @@ class Comparison:
         return sorted(failures, key=lambda failure: (-failure.runs, failure.method, failure.reason))
 
 
-def compare(records: Iterable[Record], plan: Plan) -> Comparison:
-    """The records that belong to a plan.
+def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
+    """The runs that belong to a study: those of its settings, with its budget, or else with the largest there is.
 
     Args:
         records: from a store or a packed file, these and perhaps others.
-        plan: which settings, methods and seeds.
+        study: which settings, and what is to be reached.
     """
-    from gradline.lab.bench.planning import grids
+    found: dict[str, list[Trajectory]] = {}
+    wanted = {setting.name: setting for setting in study.settings}
+    for record in records:
+        setting = wanted.get(record.setting)
+        if setting is not None and setting.problem.revision == record.revision and record.method in METHODS:
+            found.setdefault(record.setting, []).append(record)
+    settings, chosen = [], []
+    for name, setting in wanted.items():
+        if name in found:
+            budgets = {record.budget for record in found[name]}
+            budget = setting.budget if setting.budget in budgets else max(budgets)
+            settings.append(replace(setting, budget=budget))
+            chosen += [record for record in found[name] if record.budget == budget]
+    return Comparison(tuple(chosen), tuple(settings), grids(), _sizes(study.settings))
 
-    wanted = {run.key for run in plan.runs}
-    found = tuple(record for record in records if record.run.key in wanted)
-    there = {record.run.setting for record in found}
-    return Comparison(found, tuple(setting for setting in plan.settings if setting.name in there), grids())
+
+def grids() -> dict[str, Grid]:
+    """The methods that are points of a grid of learning rates."""
+    return {
+        name: Grid(method.family, method.rate)
+        for name, method in METHODS.items()
+        if isinstance(method, Peer) and method.family is not None and method.rate is not None
+    }
 
 
-def size_of(setting: Setting) -> str:
+def own() -> tuple[str, ...]:
+    """The methods that stand for gradline."""
+    return GROUPS["gradline"]
+
+
+def _sizes(settings: Sequence[Setting]) -> dict[str, str]:
     """Whether the batches of a setting are small, medium or large for its problem."""
-    sizes = sorted(size.batch_size for size in setting.problem.sizes)
-    return SIZES[min(sizes.index(setting.batch_size), len(SIZES) - 1)]
+    found = {}
+    for setting in settings:
+        of_problem = sorted({other.batch_size for other in settings if other.problem == setting.problem})
+        found[setting.name] = SIZES[min(of_problem.index(setting.batch_size), len(SIZES) - 1)]
+    return found
 
 
 def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:

@@ -13,10 +13,11 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from gradline.lab.bench.runs import Record, Status
+from gradline.lab.findings.trajectory import Trajectory
+from gradline.lab.jobs.result import Status
 
-Table: TypeAlias = dict[str, dict[str, list[Record]]]
-"""Records by setting and method, one for each seed."""
+Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
+"""Trajectorys by setting and method, one for each seed."""
 
 
 class Spread(NamedTuple):
@@ -54,20 +55,20 @@ class Row:
     """The reasons of runs that failed or diverged."""
 
 
-def tabulate(records: Iterable[Record]) -> Table:
-    """Records by setting and method; within them in order of their seeds. Each seed counts once."""
+def tabulate(records: Iterable[Trajectory]) -> Table:
+    """Trajectorys by setting and method; within them in order of their seeds. Each seed counts once."""
     table: Table = {}
-    for record in sorted(records, key=lambda record: (record.run.seed, record.run.budget)):
-        table.setdefault(record.run.setting, {}).setdefault(record.run.method, []).append(record)
+    for record in sorted(records, key=lambda record: (record.seed, record.budget)):
+        table.setdefault(record.setting, {}).setdefault(record.method, []).append(record)
     return table
 
 
-def evaluations_to(record: Record, target: float) -> float:
+def evaluations_to(record: Trajectory, target: float) -> float:
     """Evaluations at the first measured training loss at or below a target; infinite if there is none."""
-    return next((point.thirds / 3 for point in record.counted if point.train_loss <= target), math.inf)
+    return next((point.evaluations for point in record.counted if point.train_loss <= target), math.inf)
 
 
-def seconds_to(record: Record, target: float) -> float:
+def seconds_to(record: Trajectory, target: float) -> float:
     """Seconds of training at the first measured training loss at or below a target; infinite if there is none."""
     return next((point.seconds for point in record.counted if point.train_loss <= target), math.inf)
 
@@ -107,7 +108,7 @@ def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
     return made
 
 
-def _final(records: Sequence[Record]) -> float:
+def _final(records: Sequence[Trajectory]) -> float:
     return spread(record.train_loss for record in records).median
 
 
@@ -131,7 +132,7 @@ def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list
     return made
 
 
-def _row(setting: str, method: str, records: Sequence[Record], target: float, step: float, pass_: float) -> Row:
+def _row(setting: str, method: str, records: Sequence[Trajectory], target: float, step: float, pass_: float) -> Row:
     return Row(
         setting=setting,
         method=method,
@@ -146,15 +147,15 @@ def _row(setting: str, method: str, records: Sequence[Record], target: float, st
     )
 
 
-def _steps(record: Record) -> float:
+def _steps(record: Trajectory) -> float:
     return record.points[-1].steps
 
 
-def _evaluations(record: Record) -> float:
-    return record.points[-1].thirds / 3
+def _evaluations(record: Trajectory) -> float:
+    return record.points[-1].evaluations
 
 
-def _pace(records: Iterable[Record], count: Callable[[Record], float]) -> float:
+def _pace(records: Iterable[Trajectory], count: Callable[[Trajectory], float]) -> float:
     """Processor seconds for one of what is counted, the median over records; NaN if there is none."""
-    paces = [record.points[-1].processor / count(record) for record in records if record.points and count(record) > 0]
+    paces = [record.points[-1].cpu_seconds / count(record) for record in records if record.points and count(record) > 0]
     return float(np.median(paces)) if paces else math.nan

@@ -11,9 +11,11 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from gradline.lab.bench.objective import Objective, Task
-from gradline.lab.bench.training import apart
-from gradline.lab.methods.peers import METHODS, Method
+from gradline.lab.methods import METHODS, Method, Peer
+from gradline.lab.methods.objective import Objective
+from gradline.lab.problems.sampling import Batches, Purpose
+from gradline.lab.problems.task import Measured, Task
+from gradline.lab.tools.seclusion import secluded
 from gradline.lab.tools.threads import threads
 
 WIDTH = 600
@@ -31,10 +33,11 @@ def peak_copies(method: Method) -> float:
     Args:
         method: the method.
     """
-    objective = Objective(_task(), 4, 0)
+    task = _task()
+    objective = Objective(task, Batches(seed=0, purpose=Purpose.PROBES, samples=task.samples, size=4))
     objective.next_batch()
 
-    with apart(0), Allocated() as allocated:
+    with secluded(), Allocated() as allocated:
         stepper = method.build(objective)
         for _ in range(STEPS):
             stepper.step()
@@ -51,7 +54,7 @@ def copies(methods: Iterable[str]) -> dict[str, float | str]:
     found: dict[str, float | str] = {}
     for name in methods:
         method = METHODS[name]
-        label = method.family or name
+        label = (method.family if isinstance(method, Peer) else None) or name
         if label not in found and method.unavailable() is None:
             try:
                 found[label] = round(peak_copies(method), 1)
@@ -102,8 +105,8 @@ def _task() -> Task:
         torch.manual_seed(0)
         model = nn.Linear(WIDTH, WIDTH, bias=False)
 
-    def losses(model: nn.Module, chosen: Tensor) -> Tensor:
+    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
         errors: Tensor = model(inputs[chosen]) - targets[chosen]
         return errors.square().mean(dim=1)
 
-    return Task(model, len(inputs), losses, lambda model: (0.0, 0.0))
+    return Task(model, len(inputs), losses, lambda model: Measured(*[0.0] * 4))

@@ -1,4 +1,4 @@
-"""Many records in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
+"""Many runs of a comparison in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
 What `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the first
 point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
@@ -11,23 +11,26 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import math
 import os
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gradline.lab.bench.runs import Point, Record
-from gradline.lab.bench.store import COLUMNS, from_dict, to_dict
+from gradline.lab.findings.trajectory import Point, Trajectory
+from gradline.lab.jobs.result import Status
 from gradline.lab.tools.files import Limited, whole
 
-KIND = "runs of gradline bench"
-FORMAT = 1
+KIND = "runs of a comparison by gradline"
+FORMAT = 2
 """Of the file. A file of another format is not believed."""
+COLUMNS = Point._fields
+NAMES = ("problem", "revision", "batch_size", "method", "seed", "budget")
 POINTS = 20
 """Of a curve, at most."""
 DIGITS = 5
@@ -36,9 +39,9 @@ TIME_DIGITS = 4
 """Likewise of times: no machine takes twice the same time to four digits."""
 MOST_BYTES = 2**28
 """Of a file when it is unpacked: a hundred times as many as all methods on all problems need."""
-PLACES = ("out", "data", "workers", "csv", "figures", "pack")
+PLACES = ("out", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
-FLAGS = ("quiet", "summary", "memory")
+FLAGS = ("quiet",)
 """Likewise, without a value."""
 
 
@@ -57,7 +60,7 @@ class Packed:
         memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
     """
 
-    records: tuple[Record, ...]
+    records: tuple[Trajectory, ...]
     targets: Mapping[str, float]
     commands: tuple[str, ...] = ()
     memory: Mapping[str, float | str] = field(default_factory=dict)
@@ -77,15 +80,14 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     """Write a packed file, whole or not at all, and return its path.
 
     Args:
-        packed: what it shall hold. Records whose settings have no target are refused.
+        packed: what it shall hold. Trajectorys whose settings have no target are refused.
         path: the file.
     """
     path = Path(path)
     records = sorted(packed.records, key=_order)
-    thin = [thinned(record, packed.targets[record.run.setting]) for record in records]
-    rows = [to_dict(record) for record in thin]
-    versions = list(dict.fromkeys(json.dumps(row["versions"], sort_keys=True) for row in rows))
-    reasons = list(dict.fromkeys(row["reason"] for row in rows))
+    thin = [thinned(record, packed.targets[record.setting]) for record in records]
+    versions = list(dict.fromkeys(json.dumps(record.versions, sort_keys=True) for record in thin))
+    reasons = list(dict.fromkeys(record.reason for record in thin))
     values = {
         "what": KIND,
         "format": FORMAT,
@@ -96,17 +98,18 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
         "reasons": reasons,
         "runs": [
             [
-                *asdict(record.run).values(),
-                row["status"],
-                reasons.index(row["reason"]),
-                versions.index(json.dumps(row["versions"], sort_keys=True)),
-                row["forwards"],
-                row["backwards"],
+                *_order(record),
+                record.status.value,
+                reasons.index(record.reason),
+                versions.index(json.dumps(record.versions, sort_keys=True)),
             ]
-            for record, row in zip(thin, rows, strict=True)
+            for record in thin
         ],
         # A list for each run, and the same column of all runs together: that packs better.
-        "points": {name: [row["points"][name] for row in rows] for name in COLUMNS},
+        "points": {
+            name: [[_plain(name, getattr(point, name)) for point in record.points] for record in thin]
+            for name in COLUMNS
+        },
     }
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
@@ -135,7 +138,7 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
     except Exception as error:  # what is not ours can raise nearly anything
         text = str(error) or type(error).__name__
         raise Damaged(
-            f"{path} is not a file that `gradline bench --pack` wrote, or it is damaged ({text}): "
+            f"{path} is not a file that `gradline results --pack` wrote, or it is damaged ({text}): "
             f"get it again, or pack it again from the runs"
         ) from error
 
@@ -144,38 +147,39 @@ def _from(values: dict[str, Any]) -> Packed:
     columns = [values["points"][name] for name in COLUMNS]
     records = []
     for line, *lists in zip(values["runs"], *columns, strict=True):
-        problem, batch_size, method, seed, budget, revision, status, reason, version, forwards, backwards = line
-        run = {
-            "problem": problem,
-            "batch_size": batch_size,
-            "method": method,
-            "seed": seed,
-            "budget": budget,
-            "revision": revision,
-        }
+        *named, status, reason, version = line
+        rows = zip(*lists, strict=True)
         records.append(
-            from_dict(
-                {
-                    "format": 1,
-                    "run": run,
-                    "status": status,
-                    "reason": values["reasons"][reason],
-                    "versions": values["versions"][version],
-                    "forwards": forwards,
-                    "backwards": backwards,
-                    "points": dict(zip(COLUMNS, lists, strict=True)),
-                }
+            Trajectory(
+                **dict(zip(NAMES, named, strict=True)),
+                status=Status(status),
+                reason=values["reasons"][reason],
+                versions=values["versions"][version],
+                points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
             )
         )
     return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"])
 
 
-def _order(record: Record) -> tuple[Any, ...]:
-    run = record.run
-    return run.problem, run.batch_size, run.method, run.seed, run.budget, run.revision
+def _plain(name: str, value: float) -> float | str:
+    """Evaluations as thirds, which are whole. JSON has no NaN and no infinity; nine digits are enough."""
+    if name == "evaluations":
+        return round(3 * value)
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.9g}") if math.isfinite(value) else str(value)
 
 
-def thinned(record: Record, target: float) -> Record:
+def _number(value: Any) -> Any:
+    """The inverse of `_plain`."""
+    return float(value) if isinstance(value, str) else value
+
+
+def _order(record: Trajectory) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in NAMES)
+
+
+def thinned(record: Trajectory, target: float) -> Trajectory:
     """A record with fewer points and shorter numbers, of which all measures are the same.
 
     Args:
@@ -205,10 +209,9 @@ def _reached(points: Sequence[Point], target: float) -> int | None:
 
 
 def _rounded(point: Point, target: float) -> Point:
-    return replace(
-        point,
+    return point._replace(
         seconds=shorter(point.seconds, digits=TIME_DIGITS),
-        processor=shorter(point.processor, digits=TIME_DIGITS),
+        cpu_seconds=shorter(point.cpu_seconds, digits=TIME_DIGITS),
         train_loss=shorter(point.train_loss, target),
         test_error=shorter(point.test_error),
     )

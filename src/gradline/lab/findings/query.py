@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gradline.lab.jobs.result import COLUMNS, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
+from gradline.lab.problems import Network
 from gradline.lab.tools.files import Report
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ def summary(
     | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
     | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
     | best_test_loss_at | evaluations at the lowest test loss |
+    | status | done, diverged, or failed (then the reason is told with the result) |
     | stalled | whether the last `stalled_after` steps were zero, or the run ended early with a step of zero |
     | stop.SIGN_CHANGE, ... | searches that ended so |
     """
@@ -109,7 +111,8 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     columns = result.columns
     searched = columns["iteration"] > 0
     probes, steps = columns["probes"][searched], columns["step"][searched]
-    evaluations = int(columns["evaluations"][-1]) if len(result) else 0
+    probes = probes[~np.isnan(probes)]  # of a method that is no search of ours there are none
+    evaluations = float(columns["evaluations"][-1]) if len(result) else 0.0
     moved = steps[steps > 0]
     row: dict[str, Any] = {
         "iterations": int(searched.sum()),
@@ -134,14 +137,15 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
         and steps[-1] == 0.0
         and (evaluations < result.run.budget or (steps.size >= stalled_after and not steps[-stalled_after:].any()))
     )
-    row |= {"seconds": result.seconds, "engine": result.engine}
-    names, counts = np.unique(columns["stop"][searched], return_counts=True)
+    row |= {"seconds": result.seconds, "engine": result.engine, "status": result.status.value}
+    stops = columns["stop"][searched]
+    names, counts = np.unique(stops[stops != ""], return_counts=True)
     return row | {f"stop.{name}": int(count) for name, count in zip(names, counts, strict=True)}
 
 
-def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> int | None:
+def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
     """Evaluations when something was so for the first time."""
-    return int(evaluations[np.argmax(when)]) if when.any() else None
+    return float(evaluations[np.argmax(when)]) if when.any() else None
 
 
 def _chosen(
@@ -177,7 +181,7 @@ _CONFIGURATION: dict[str, Callable[[Run], Any]] = {
     "budget": lambda run: run.budget,
     "repetition": lambda run: run.repetition,
     "diagonal": lambda run: run.diagonal,
-    "loss": lambda run: run.problem.loss.value,
+    "loss": lambda run: run.problem.loss.value if isinstance(run.problem, Network) else "",
     "key": lambda run: run.key,
 }
 
@@ -192,10 +196,12 @@ def _configuration(run: Run) -> dict[str, Any]:
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
     """Types that survive missing values, and text that does not fill the memory."""
-    for name in ("direction_batch_size", "zero_error_at", "tenth_error_at", "best_test_loss_at"):
-        if name in frame:
+    for name in ("evaluations", "zero_error_at", "tenth_error_at", "best_test_loss_at"):
+        if name in frame and not (frame[name].dropna() % 1).any():  # thirds are those of passes without a gradient
             frame[name] = frame[name].astype("Int64")
-    for name in ("problem", "method", "sampling", "loss", "engine", "key", "stop"):
+    if "direction_batch_size" in frame:
+        frame["direction_batch_size"] = frame["direction_batch_size"].astype("Int64")
+    for name in ("problem", "method", "sampling", "loss", "engine", "key", "stop", "status"):
         if name in frame:
             frame[name] = frame[name].astype("category")
     return frame

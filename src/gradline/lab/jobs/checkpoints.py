@@ -24,11 +24,11 @@ from typing import Any
 
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.methods.method import Absent
-from gradline.lab.problems.network import Problem
+from gradline.lab.methods import Absent
+from gradline.lab.problems import Problem
 from gradline.lab.tools.files import Report, whole
 
-FORMAT = 1
+FORMAT = 2
 
 
 class CheckpointError(ValueError):
@@ -133,8 +133,8 @@ class Checkpoints:
 def _strange(checkpoint: Checkpoint, problems: set[Problem]) -> str | None:
     """What in a checkpoint would have to be imported because the file says so."""
     for run in checkpoint.runs:
-        if isinstance(run.method.search, Absent):
-            return f"the search of its method {run.method.name} is not imported"
+        if isinstance(run.method, Absent):
+            return f"its method {run.method.name} is not imported, or of another revision"
         if run.problem not in problems:
             return f"its problem {run.problem.name} is not that of the runs"
     return None
@@ -147,7 +147,7 @@ def read(path: Path) -> Checkpoint:
             header = json.loads(_member(archive, "runs.json"))
         if header["format"] != FORMAT or header["versions"] != versions():
             made = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
-            raise CheckpointError(f"it is of another version: {made}")
+            raise CheckpointError(f"it is of another version: {made}, format {header['format']}")
         return Checkpoint(path, tuple(Run.from_dict(values) for values in header["runs"]))
     except (FileNotFoundError, CheckpointError):
         raise

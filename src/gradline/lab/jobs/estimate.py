@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from gradline.lab.jobs.cost import row_bytes
+from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.grouping import groups, makespan
 from gradline.lab.jobs.runs import Run
-from gradline.lab.jobs.work import MakeEngine, engine_with_data
 from gradline.lab.tools.threads import threads
 
 BYTES_OF_FILE = 9_000
@@ -28,7 +28,7 @@ class Pace:
     problem: str
     batch_size: int
     runs: int
-    evaluations: int
+    evaluations: float
     rate: float
 
     @property
@@ -54,8 +54,9 @@ def estimate(
     runs: Sequence[Run],
     workers: int,
     *,
+    make_engine: MakeEngine,
+    key: Callable[[Run], Hashable],
     probe_seconds: float = 0.5,
-    make_engine: MakeEngine | None = None,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Estimate:
     """Run each kind of runs for a moment on one thread, and conclude from it.
@@ -65,11 +66,11 @@ def estimate(
     """
     began = time.monotonic()
     with threads():
-        tasks = groups(runs, workers)
+        tasks = groups(runs, workers, key)
         rates: dict[tuple[str, int], float] = {}
         for kind, sample in _samples(tasks):
             notice(f"{kind[0]}, batch size {kind[1]}")
-            rates[kind] = _rate(sample, probe_seconds, make_engine or engine_with_data)
+            rates[kind] = _rate(sample, probe_seconds, make_engine)
     paces = []
     for kind, rate in rates.items():
         same = [run for run in runs if _kind(run) == kind]

@@ -24,24 +24,19 @@ EVEN = 1.1
 """The last worker should finish at most this factor after the average one."""
 
 
-def group_key(run: Run) -> Hashable:
-    """Runs with equal keys may share an engine, and take about the same time for an evaluation."""
-    from gradline.lab import engines
+def groups(runs: Sequence[Run], workers: int, key: Callable[[Run], Hashable]) -> list[tuple[Run, ...]]:
+    """Runs in groups that workers can work on at once, the most expensive first.
 
-    if not engines.can_lockstep(run.problem):
-        return run.key
-    key: Hashable = engines.group_key(run)
-    return key
-
-
-def groups(runs: Sequence[Run], workers: int, *, key: Callable[[Run], Hashable] | None = None) -> list[tuple[Run, ...]]:
-    """Runs in groups that workers can work on at once, the most expensive first."""
+    Args:
+        runs: what is to be run.
+        workers: how many work at once.
+        key: runs with equal keys may share an engine.
+    """
     families: dict[Hashable, list[Run]] = {}
     for run in runs:
-        # An engine has one data set, and a round takes as long as its largest batch.
-        data = (run.problem.data, run.problem.z_score, run.problem.dtype)
+        # A round takes as long as its largest batch.
         sizes = (run.batch_size, run.direction_batch_size, run.sampling)
-        families.setdefault(((key or group_key)(run), data, sizes), []).append(run)
+        families.setdefault((key(run), sizes), []).append(run)
     parts: list[tuple[Run, ...]] = []
     for family in families.values():
         rows = max(1, min(MOST_ROWS, MOST_BYTES // row_bytes(family[0].problem)))

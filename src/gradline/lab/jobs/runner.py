@@ -1,4 +1,4 @@
-"""Running a study: plan, leave out what is stored, group the rest, have workers do it, and survive what goes wrong.
+"""Making runs: leave out what is stored, group the rest, have workers do it, and survive what goes wrong.
 
 * A result is stored when its run is finished; a run under way has a checkpoint every half minute. Running a study again
   into the same directory does what is missing, from the checkpoints.
@@ -27,6 +27,7 @@ from types import FrameType
 import filelock
 
 from gradline.lab.jobs.checkpoints import Checkpoints
+from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
 from gradline.lab.jobs.locks import forget, is_free
@@ -34,8 +35,7 @@ from gradline.lab.jobs.partial import SHOW_EVERY, Follower, Following
 from gradline.lab.jobs.progress import Meter, Observer, Silent, Snapshot
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.jobs.work import MakeEngine, Orders, Report, RunError, Task, execute
-from gradline.lab.studies import Study, load, plan, validate
+from gradline.lab.jobs.work import Orders, Report, RunError, Task, execute
 from gradline.lab.tools.files import sweep
 from gradline.searches._arguments import require
 
@@ -72,48 +72,26 @@ class Interrupted(KeyboardInterrupt):
     """A study was stopped by Ctrl-C or SIGTERM. Checkpoints are written; running it again resumes."""
 
 
-def run_study(
-    study: Study | str | os.PathLike[str],
+def run_all(
+    runs: list[Run],
     out: str | os.PathLike[str],
     *,
+    make_engine: MakeEngine,
+    key: Callable[[Run], Hashable],
     workers: int | None = None,
     backend: str = "processes",
     checkpoint_every: float = 30.0,
     threads: int = 1,
     observer: Observer | None = None,
     follower: Follower | None = None,
-    make_engine: MakeEngine | None = None,
-    key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
-    """Make those runs of a study that are not in a directory yet.
-
-    In a script, call it under `if __name__ == "__main__":`, as the worker processes import the script.
-
-    Args:
-        study: the study, its name, or the path of its TOML file.
-        out: the directory for results, checkpoints and locks.
-        workers: processes; `None`: one for each core, here or in the cluster.
-        backend: "processes", "inline" (this process, for debuggers), "dask" (a cluster of this machine) or the address
-            of a Dask scheduler, "tcp://host:port".
-        checkpoint_every: seconds between checkpoints of a task.
-        threads: of torch in each worker. With 1, the default, results do not depend on the number of cores.
-        observer: is told how it goes on.
-        follower: is shown the runs while they grow, every few seconds, and those that are there already. See
-            `gradline.lab.jobs.tensorboard`.
-        make_engine: makes engines other than those of `gradline.lab.engines`.
-        key: which runs may share an engine: those with equal keys.
-
-    Raises `Interrupted` after Ctrl-C or SIGTERM. Failures of runs do not raise: they are in the summary.
-    """
-    chosen = study if isinstance(study, Study) else load(study)
+    """Make those runs that are not in a directory yet. See `gradline.lab.run_study`."""
     require(
         workers is None or (type(workers) is int and workers > 0), "workers", "above 0", "they do the work", workers
     )
     require(checkpoint_every > 0.0, "checkpoint_every", "above 0", "it is a time", checkpoint_every)
     require(type(threads) is int and threads > 0, "threads", "above 0", "they do the arithmetic", threads)
     check_backend(backend)
-    runs = plan(chosen)
-    validate(runs)
     directory = Path(out).resolve()
     with _post(directory) as post:
         orders = Orders(directory, post, checkpoint_every, threads, None if follower is None else SHOW_EVERY)
@@ -121,7 +99,7 @@ def run_study(
 
 
 class _Runner:
-    """One call of `run_study`."""
+    """One call of `run_all`."""
 
     def __init__(
         self,
@@ -131,8 +109,8 @@ class _Runner:
         backend: str,
         observer: Observer,
         follower: Follower | None,
-        make_engine: MakeEngine | None,
-        key: Callable[[Run], Hashable] | None,
+        make_engine: MakeEngine,
+        key: Callable[[Run], Hashable],
     ) -> None:
         self.runs = runs
         self.orders = orders
@@ -148,7 +126,7 @@ class _Runner:
         self.failures: list[Failure] = []
         self.stored: set[str] = set()
         self.flight: dict[Future[Report], Task] = {}
-        self.deaths: dict[str, tuple[int, int]] = {}  # of a task: how many, and evaluations at the last one
+        self.deaths: dict[str, tuple[int, float]] = {}  # of a task: how many, and evaluations at the last one
         self.elsewhere: dict[str, Run] = {}
         self.made: set[str] = set()  # by this runner's own workers
         self.following = follower and Following(follower, runs, self.store, orders.post, self.say)
@@ -202,19 +180,18 @@ class _Runner:
             if checkpoint.begun:
                 self.say(f"taking up {_runs(len(unfinished))} from {checkpoint.path.name}")
             self.hand_out(executor, unfinished)
-        fresh = groups(list(rest.values()), self.workers, key=self.key)
+        fresh = groups(list(rest.values()), self.workers, self.key)
         for group in fresh:  # which runs go together decides their rounding: whoever goes on keeps to it
             self.checkpoints.write(self.checkpoints.of(group), None)
         for group in fresh:
             self.hand_out(executor, group)
 
-    def hand_out(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, int] = (0, 0)) -> None:
+    def hand_out(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, float] = (0, 0)) -> None:
         if self.interrupted:
             return
         task = Task(next(self.names), runs)
         self.deaths[task.name] = deaths
-        arguments = (task, self.orders) if self.make_engine is None else (task, self.orders, self.make_engine)
-        self.flight[executor.submit(execute, *arguments)] = task
+        self.flight[executor.submit(execute, task, self.orders, self.make_engine)] = task
 
     def loop(self, executor: Executor) -> None:
         asked = time.monotonic()

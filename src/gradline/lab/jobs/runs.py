@@ -10,8 +10,8 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from gradline.lab.methods.method import Method
-from gradline.lab.problems.network import Activation, Loss, Problem
+from gradline.lab.methods import Method, method_from_dict
+from gradline.lab.problems import Problem, problem_from_dict
 from gradline.searches._arguments import require
 
 
@@ -44,6 +44,9 @@ class Run:
             paper; `False`: exact ones.
         record_every: losses and errors are measured at the end of the first search after each so many evaluations.
         angle: also measure the angle between the direction and that of the full batch.
+        benchmark: the run is one of a comparison of methods. It runs by itself in the ordinary engine, so that its
+            times mean something; its evaluations are counted where the loss is computed, whatever the method says of
+            itself, a forward pass alone as a third; and an error of the method is the run's result.
     """
 
     problem: Problem
@@ -57,6 +60,7 @@ class Run:
     diagonal: bool = True
     record_every: int = 10
     angle: bool = False
+    benchmark: bool = False
 
     def __post_init__(self) -> None:
         for name, reason in (
@@ -76,12 +80,17 @@ class Run:
             size,
         )
 
+    @property
+    def setting(self) -> str:
+        """What methods are compared on: the problem and the batch size."""
+        return f"{self.problem.name}/{self.batch_size}"
+
     @cached_property
     def key(self) -> str:
         """What the run is called in a store: readable, and unique by a hash of everything it consists of."""
         values = self.to_dict()
-        for name in ("batch_sizes", "budget"):  # what a study takes where nothing else is said: no part of this run
-            del values["problem"][name]
+        for name in ("batch_sizes", "budget", "about", "error"):  # words, and what a study takes by default
+            values["problem"].pop(name, None)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{self.problem.name}_{self.method.name}_b{self.batch_size}_s{self.seed}_{digest}"
@@ -94,22 +103,16 @@ class Run:
             if field.name not in ("problem", "method")
         }
         values["sampling"] = self.sampling.value
-        problem = dataclasses.asdict(self.problem)
-        problem |= {"activation": self.problem.activation.value, "loss": self.problem.loss.value}
-        problem |= {name: list(problem[name]) for name in ("hidden", "batch_sizes")}
-        return values | {"problem": problem, "method": self.method.to_dict()}
+        return values | {"problem": self.problem.to_dict(), "method": self.method.to_dict()}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
-        """The inverse of `to_dict`. Nothing is imported for it: see `Method.described`."""
-        problem = dict(values["problem"])
-        problem |= {"activation": Activation(problem["activation"]), "loss": Loss(problem["loss"])}
-        problem |= {name: tuple(problem[name]) for name in ("hidden", "batch_sizes")}
+        """The inverse of `to_dict`. Nothing is imported for it: what this program does not have is `Absent`."""
         return cls(
             **{
                 **values,
-                "problem": Problem(**problem),
-                "method": Method.described(values["method"]),
+                "problem": problem_from_dict(values["problem"]),
+                "method": method_from_dict(values["method"]),
                 "sampling": Sampling(values["sampling"]),
             }
         )

@@ -17,6 +17,7 @@ import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -24,15 +25,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gradline.lab.jobs.result import COLUMNS, Result
+from gradline.lab.jobs.result import COLUMNS, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, whole
 
-FORMAT = "1"
+FORMAT = "2"
 """Of the files. A file of another format is not believed."""
 
-MEASURED = ("train_loss", "train_error", "test_loss", "test_error", "angle")
-"""Columns that are null where nothing was measured."""
+PLAIN = ("iteration", "evaluations", "stop")
+"""Columns without nulls; in others null is what was not measured, or does not apply."""
 
 _TYPES: dict[Any, Any] = {
     np.int64: pa.int64(),
@@ -40,7 +41,7 @@ _TYPES: dict[Any, Any] = {
     np.float64: pa.float64(),
     np.str_: pa.dictionary(pa.int32(), pa.string()),
 }
-SCHEMA = pa.schema([pa.field(name, _TYPES[kind], nullable=name in MEASURED) for name, kind in COLUMNS.items()])
+SCHEMA = pa.schema([pa.field(name, _TYPES[kind], nullable=name not in PLAIN) for name, kind in COLUMNS.items()])
 
 
 class StoreWarning(UserWarning):
@@ -59,6 +60,8 @@ class Header:
     seconds: float
     engine: str
     versions: dict[str, str]
+    status: Status
+    reason: str
 
 
 class Store:
@@ -66,8 +69,8 @@ class Store:
 
     ```python
     import tempfile
-    from gradline.lab.methods.method import METHODS
-    from gradline.lab.problems.network import PROBLEMS
+    from gradline.lab.methods import METHODS
+    from gradline.lab.problems import PROBLEMS
     from gradline.lab.jobs.runs import Run
     from gradline.lab.jobs.store import Store
 
@@ -87,6 +90,7 @@ class Store:
         self.folder = self.directory / "runs"
         self._report = report or _warn
         self._reported: set[Path] = set()
+        self._told: set[str] = set()  # versions
         self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read through
 
     def path(self, key: str) -> Path:
@@ -100,7 +104,7 @@ class Store:
             found = path.stat()
             mark = (found.st_mtime_ns, found.st_size)
             if self._checked.get(path) != mark:
-                _read(path)
+                self._compare_version(_read(path)[0])
                 self._checked[path] = mark
         except FileNotFoundError:
             return False
@@ -144,16 +148,28 @@ class Store:
         except ResultError as error:
             raise KeyError(f"{path} cannot be believed: {error}") from error
         columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
-        return Result(header.run, columns, header.seconds, header.engine, header.versions)
+        return Result(columns=columns, **vars(header))
 
     def _header(self, path: Path) -> Header | None:
         try:
-            return read_header(path)
+            header = read_header(path)
         except FileNotFoundError:
             return None
         except ResultError as error:
             self.distrust(path, error)
             return None
+        self._compare_version(header)
+        return header
+
+    def _compare_version(self, header: Header) -> None:
+        """Report, once, that results were made by another version of gradline than this one."""
+        made, here = header.versions.get("gradline"), version("gradline")
+        if made is not None and made != here and made not in self._told:
+            self._told.add(made)
+            self._report(
+                f"{self.directory} has results that were made by gradline {made}; this is {here}, whose numbers may be "
+                f"others where revisions are the same"
+            )
 
     def distrust(self, path: Path, reason: object) -> None:
         """Report, once, a file that counts as missing."""
@@ -195,7 +211,9 @@ def _header_of(schema: Any, path: Path) -> Header:
     if not metadata:
         raise ResultError("it was not written by gradline")
     if metadata.get("gradline.format") != FORMAT:
-        raise ResultError(f"its format is {metadata.get('gradline.format')}, this version reads {FORMAT}")
+        raise ResultError(
+            f"its format is {metadata.get('gradline.format')}, of another version of gradline; this one reads {FORMAT}"
+        )
     try:
         run = Run.from_dict(json.loads(metadata["gradline.run"]))
         header = Header(
@@ -203,6 +221,8 @@ def _header_of(schema: Any, path: Path) -> Header:
             float(metadata["gradline.seconds"]),
             metadata["gradline.engine"],
             json.loads(metadata["gradline.versions"]),
+            Status(metadata["gradline.status"]),
+            metadata["gradline.reason"],
         )
     except Exception as error:
         raise ResultError(f"its configuration cannot be read: {type(error).__name__}: {_first_line(error)}") from error
@@ -215,7 +235,7 @@ def _table(result: Result) -> Any:
     columns = []
     for name, kind in COLUMNS.items():
         values = np.asarray(result.columns[name])
-        if name in MEASURED:
+        if name not in PLAIN:
             columns.append(pa.array(values.astype(kind), from_pandas=True))
         elif kind is np.str_:
             columns.append(pa.array(values.tolist(), pa.string()).dictionary_encode())
@@ -228,6 +248,8 @@ def _table(result: Result) -> Any:
         "gradline.seconds": repr(float(result.seconds)),
         "gradline.engine": result.engine,
         "gradline.versions": json.dumps(result.versions, sort_keys=True),
+        "gradline.status": result.status.value,
+        "gradline.reason": result.reason,
     }
     return pa.table(columns, schema=SCHEMA.with_metadata(metadata))
 

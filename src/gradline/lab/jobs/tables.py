@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import COLUMNS, Result
+from gradline.lab.jobs.result import COLUMNS, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.protocol import Origin, Outcome, Stop
 
@@ -21,7 +21,7 @@ STOPS = [stop.name for stop in Stop]
 _CODES = {stop: float(code) for code, stop in enumerate(Stop)}
 _NO_STOP = -1.0
 _ITERATION = ("evaluations", "probes", "step", "stop", "slope", "norm")
-_MEASURED = ("iteration", "train_loss", "train_error", "test_loss", "test_error", "angle")
+_MEASURED = ("iteration", "train_loss", "train_error", "test_loss", "test_error", "angle", "seconds", "cpu_seconds")
 _NAN = float("nan")
 
 
@@ -32,7 +32,7 @@ class Table:
 
     def __init__(self, record_every: int) -> None:
         self._every = record_every
-        self._next = record_every
+        self._next: float = record_every
         self._iterations = array("d", (0.0, 0.0, 0.0, _NO_STOP, _NAN, _NAN))
         self._measured = array("d")
 
@@ -41,22 +41,26 @@ class Table:
         """How many searches have ended."""
         return len(self._iterations) // len(_ITERATION) - 1
 
-    def add(self, evaluations: int, probes: int, origin: Origin[Any], outcome: Outcome[Any]) -> None:
+    def add(self, evaluations: float, probes: int, origin: Origin[Any], outcome: Outcome[Any]) -> None:
         """Add an iteration of so many probes, ended after so many evaluations in all."""
         self._iterations.extend(
             (evaluations, probes, outcome.step, _CODES[outcome.stop], origin.at_zero.slope, origin.norm)
         )
 
-    def due(self, evaluations: int) -> bool:
+    def add_step(self, evaluations: float) -> None:
+        """Add a step of a method that is no search: there is nothing to tell of it but its evaluations."""
+        self._iterations.extend((evaluations, _NAN, _NAN, _NO_STOP, _NAN, _NAN))
+
+    def due(self, evaluations: float) -> bool:
         """Whether the iteration just added is one to measure at."""
         if evaluations < self._next:
             return False
         self._next = (evaluations // self._every + 1) * self._every
         return True
 
-    def reserve(self, angle: float = _NAN) -> int:
+    def reserve(self, angle: float = _NAN, seconds: float = _NAN, cpu_seconds: float = _NAN) -> int:
         """A place for the measurements of the last iteration, to be filled now or later."""
-        self._measured.extend((self.iterations, _NAN, _NAN, _NAN, _NAN, angle))
+        self._measured.extend((self.iterations, _NAN, _NAN, _NAN, _NAN, angle, seconds, cpu_seconds))
         return len(self._measured) - len(_MEASURED)
 
     def fill(self, place: int, measured: Sequence[float]) -> None:
@@ -71,7 +75,7 @@ class Table:
         columns = {name: rows[:, _ITERATION.index(name)] for name in ("evaluations", "step")}
         return columns | {name: measured[:, place] for place, name in enumerate(_MEASURED[1:5], start=1)}
 
-    def result(self, run: Run, seconds: float, engine: str) -> Result:
+    def result(self, run: Run, seconds: float, engine: str, status: Status = Status.DONE, reason: str = "") -> Result:
         """The table as a result."""
         rows = np.frombuffer(self._iterations, np.float64).reshape(-1, len(_ITERATION))
         columns: dict[str, NDArray[Any]] = {"iteration": np.arange(len(rows), dtype=np.int64)}
@@ -84,9 +88,9 @@ class Table:
         for place, name in enumerate(_MEASURED[1:], start=1):
             columns[name] = np.full(len(rows), np.nan)
             columns[name][at] = measured[:, place]
-        return Result(
-            run, {name: columns[name].astype(kind) for name, kind in COLUMNS.items()}, seconds, engine, versions()
-        )
+        columns = {name: columns[name].astype(kind) for name, kind in COLUMNS.items()}
+        made_with = versions() | {run.method.package: run.method.version()}
+        return Result(run, columns, seconds, engine, made_with, status, reason)
 
     def state_dict(self) -> dict[str, Any]:
         """The table as plain values."""

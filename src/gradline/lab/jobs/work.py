@@ -7,32 +7,24 @@ be a process here or on another machine that sees the directory.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import json
 import math
 import os
-import platform
 import time
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradline.lab.jobs import partial as growth
 from gradline.lab.jobs.checkpoints import Checkpoint, CheckpointError, Checkpoints
+from gradline.lab.jobs.engine import Engine, MakeEngine
 from gradline.lab.jobs.locks import Locks
 from gradline.lab.jobs.result import Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
+from gradline.lab.jobs.tables import versions
 from gradline.lab.tools.threads import threads
-
-if TYPE_CHECKING:
-    from gradline.lab.engines import Engine
-
-MakeEngine: TypeAlias = "Callable[[Sequence[Run], dict[str, Any] | None], Engine]"
-"""Makes the engine of some runs, from a state or anew."""
 
 LOOK_EVERY = 0.2
 """Seconds between two looks for the sign to stop."""
@@ -106,32 +98,17 @@ class RunError(RuntimeError):
         return f"{self.keys[0]}{others}: {self.error}"
 
 
-def execute(task: Task, orders: Orders, make_engine: MakeEngine | None = None) -> Report:
+def execute(task: Task, orders: Orders, make_engine: MakeEngine) -> Report:
     """Do a task. Raises `RunError`, which names the runs."""
     try:
         with threads(orders.threads), Locks(orders.directory) as locks:
-            return _Work(task, orders, make_engine or engine_with_data, locks).done()
+            return _Work(task, orders, make_engine, locks).done()
     except RunError:
         raise
     except Exception as error:
         text = "".join(traceback.format_exception_only(error)).strip()
         keys = tuple(run.key for run in task.runs)
         raise RunError(keys, text, traceback.format_exc()) from None
-
-
-def engine_with_data(runs: Sequence[Run], state: dict[str, Any] | None) -> Engine:
-    """The engine of `gradline.lab.engines` with the runs' data, which stay in memory for the next task."""
-    from gradline.lab import engines
-
-    problem = runs[0].problem
-    return engines.engine(runs, _data(problem.data, problem.z_score, problem.dtype), state=state)
-
-
-@functools.lru_cache(maxsize=2)
-def _data(name: str, z_score: Any, dtype: str) -> Any:
-    from gradline.lab.problems import data
-
-    return data.load(name, z_score=z_score, dtype=dtype, progress=False)
 
 
 class _Work:
@@ -146,8 +123,8 @@ class _Work:
         self.saved: list[str] = []
         self.store = Store(orders.directory, report=self.messages.append)
         self.checkpoints = Checkpoints(orders.directory, report=self.messages.append)
-        self.before = 0  # evaluations of the engines before the present one
-        self.made = 0  # those of them that were not in a checkpoint
+        self.before = 0.0  # evaluations of the engines before the present one
+        self.made = 0.0  # those of them that were not in a checkpoint
 
     def done(self) -> Report:
         if self.orders.stop.exists():
@@ -229,7 +206,7 @@ class _Work:
                 self.saved.append(result.run.key)
             self.locks.done(result.run.key)
 
-    def tell(self, engine: Engine, begun: int) -> None:
+    def tell(self, engine: Engine, begun: float) -> None:
         """Report progress. It is renamed into place, but need not survive a power cut."""
         place = self.orders.progress(self.task)
         place.parent.mkdir(parents=True, exist_ok=True)
@@ -242,8 +219,3 @@ class _Work:
         temporary = place.with_suffix(".tmp")
         temporary.write_text(json.dumps(news), encoding="utf-8")
         temporary.replace(place)
-
-
-def versions() -> dict[str, str]:
-    """What a result was made with."""
-    return {"python": platform.python_version()} | {name: version(name) for name in ("gradline", "numpy", "torch")}

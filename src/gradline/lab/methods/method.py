@@ -1,126 +1,141 @@
-"""How it is trained: a method is a search with a name."""
+"""A method: how it is trained. It has a name and a revision, and builds a stepper on a task."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
-import sys
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from importlib import import_module
-from typing import Any, cast
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-from gradline import searches
 from gradline.lab.tools.names import require_name
-from gradline.protocol import Search
-from gradline.searches._arguments import require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from gradline.lab.methods.objective import Objective
+    from gradline.lab.methods.stepper import Stepper
+
+
+class Method(ABC):
+    """One way to train."""
+
+    name: str
+    """What it is called in studies, files and figures."""
+    package: str
+    """The distribution it comes from."""
+    search: Any
+    """The search, of methods that are one."""
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """What it is, with its settings, in a line."""
+
+    @abstractmethod
+    def build(self, objective: Objective) -> Stepper:
+        """Put it to work."""
+
+    @abstractmethod
+    def to_dict(self) -> dict[str, Any]:
+        """Return all that decides what it computes as plain values, for JSON."""
+
+    def unavailable(self) -> str | None:
+        """Why it cannot be run here; `None` if it can."""
+        return None
+
+    def version(self) -> str:
+        """Of its package."""
+        try:
+            return version(self.package)
+        except PackageNotFoundError:
+            return "unknown"
 
 
 @dataclass(frozen=True)
-class Method:
-    """A search with a name. The search must be a dataclass, so that it can be written down and made again.
+class Peer(Method):
+    """An optimizer of torch or of another package, with fixed settings.
 
-    ```python
-    from gradline.searches import GolsI
-    from gradline.lab.methods.method import Method
-
-    eager = Method("gols-i-eager", GolsI(growth=4.0))
-    assert Method.from_dict(eager.to_dict()) == eager
-    ```
+    Args:
+        name: what it is called in studies, files and figures.
+        about: what it is, with the settings it has here. It is part of what its results are called.
+        make: builds the stepper.
+        package: the distribution it comes from.
+        module: what is imported of it.
+        family: of a method on a grid of learning rates, what the grid is called; best and median of it are shown.
+        rate: its learning rate on the grid.
+        revision: raised when it is built in another way.
     """
 
     name: str
-    search: Search[Any, Any]
+    about: str
+    make: Callable[[Objective], Stepper]
+    package: str
+    module: str
+    family: str | None = None
+    rate: float | None = None
+    revision: int = 1
 
     def __post_init__(self) -> None:
         require_name("name", self.name)
-        require(
-            dataclasses.is_dataclass(type(self.search)),
-            "search",
-            "a dataclass, made",
-            "its settings are stored with each result",
-            self.search,
-        )
+
+    @property
+    def described(self) -> str:
+        """What it is, with its settings, in a line."""
+        return self.about
+
+    def __reduce__(self) -> Any:
+        """Be sent to worker processes by name, where it is one of `METHODS`: what builds it need not be a function."""
+        return (_by_name, (self.name,)) if _by_name(self.name) is self else super().__reduce__()
+
+    def build(self, objective: Objective) -> Stepper:
+        """Put it to work."""
+        return self.make(objective)
 
     def to_dict(self) -> dict[str, Any]:
-        """The method as plain values."""
-        if isinstance(self.search, Absent):
-            return {**json.loads(self.search.values)}
-        kind = type(self.search)
-        ours = getattr(searches, kind.__name__, None) is kind
-        module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as workers know a script
-        name = kind.__name__ if ours else f"{module}:{kind.__qualname__}"
-        return {"name": self.name, "search": name, **dataclasses.asdict(cast(Any, self.search))}
+        """Return its name, settings and revision; the package's version is told with each result."""
+        return {"kind": "peer", "name": self.name, "settings": self.about, "revision": self.revision}
 
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Method:
-        """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
-        options = {name: value for name, value in values.items() if name not in ("name", "search")}
-        return cls(values["name"], find_search(values["search"])(**options))
+    def unavailable(self) -> str | None:
+        """Why it cannot be run here; `None` if it can."""
+        if find_spec(self.module) is None:
+            return f"{self.package} is not installed: pip install 'gradline[bench]'"
+        return None
 
-    @classmethod
-    def described(cls, values: dict[str, Any]) -> Method:
-        """The method of a description in a file. Nothing is imported for it: reading runs no code of others.
 
-        A search of another package that this program has not imported itself is `Absent`.
-        """
-        module, _, attribute = values["search"].partition(":")
-        imported = vars(sys.modules[module]) if module in sys.modules else {}
-        if attribute and attribute not in imported:
-            return cls(values["name"], Absent(json.dumps(values)))
-        return cls.from_dict(values)
+def _by_name(name: str) -> Method | None:
+    from gradline.lab.methods import METHODS
+
+    return METHODS.get(name)
 
 
 @dataclass(frozen=True)
-class Absent:
-    """Stands for a search of another package in results that are only read: nothing of theirs is imported for it.
+class Absent(Method):
+    """Stands for a method that this program does not have, in results that are only read.
 
-    `values` is the method's description as JSON.
+    It is one of another package that was not imported, or one of another revision. Nothing is imported for it.
+    `values` is its description as JSON.
     """
 
     values: str
+    package = "gradline"
 
-    def start(self) -> Any:
-        """Raise: it cannot search."""
-        raise RuntimeError(f"this search was not imported, so that its results can be read but not made: {self.values}")
+    @property
+    def name(self) -> str:  # type: ignore[override]
+        """What it is called."""
+        return str(json.loads(self.values)["name"])
 
-    def search(self, origin: Any, memory: Any) -> Any:
-        """Raise: it cannot search."""
-        return self.start()
+    @property
+    def described(self) -> str:
+        """What the file says of it."""
+        return self.values
 
+    def build(self, objective: Objective) -> Stepper:
+        """Raise: it cannot train."""
+        raise RuntimeError(f"this method was not imported, so that its results can be read but not made: {self.values}")
 
-def find_search(name: str) -> Any:
-    """The class of a search: one of `gradline.searches`, or "package.module:Class"."""
-    if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
-        is_search = isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "search")
-        # Before it is called: a description must not be able to call whatever it likes.
-        require(is_search, "search", "a dataclass with a method `search`", "its settings are stored", name)
-        return kind
-    require(
-        name in searches.__all__ and name != "PrlsMemory",
-        "search",
-        "one of gradline.searches or 'package.module:Class'",
-        "it is looked up",
-        name,
-    )
-    return getattr(searches, name)
-
-
-METHODS: dict[str, Method] = {
-    method.name: method
-    for method in (
-        Method("gols-i", searches.GolsI()),
-        Method("prls", searches.Prls()),
-        Method("gols-b", searches.GolsB()),
-        Method("gols-back", searches.GolsBack()),
-        Method("gols-max", searches.GolsMax()),
-        Method("armijo", searches.Armijo()),
-        Method("golden-section", searches.GoldenSection()),
-        Method("strong-wolfe", searches.StrongWolfe()),
-        Method("fixed-1", searches.Fixed(1.0)),
-        Method("fixed-10", searches.Fixed(10.0)),
-        Method("fixed-100", searches.Fixed(100.0)),
-    )
-}
-"""The methods that studies can name."""
+    def to_dict(self) -> dict[str, Any]:
+        """Return what the file says of it."""
+        found: dict[str, Any] = json.loads(self.values)
+        return found

@@ -1,16 +1,25 @@
-"""What is trained: a problem is a value. Adding one is adding one value to `PROBLEMS`, or passing your own.
+"""Fully connected networks on a data set, as plain values: those of the paper's Table 2, and your own.
 
-The networks are those of the paper's Table 2: fully connected, with biases, the activation also on the output.
+They have biases, and the activation also on the output.
 """
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import itertools
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
+from typing import TYPE_CHECKING, Any
 
+from gradline.lab.problems.problem import Problem, check_plan
 from gradline.lab.tools.names import require_name
 from gradline.searches._arguments import require
+
+if TYPE_CHECKING:
+    from gradline.lab.problems.data import DataSet
+    from gradline.lab.problems.task import Task
 
 
 class Activation(Enum):
@@ -33,13 +42,13 @@ class Loss(Enum):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Problem:
+class Network(Problem):
     """A data set, a network, a loss, where training starts, and how long it goes on.
 
     ```python
-    from gradline.lab.problems.network import PROBLEMS, Activation, Loss, Problem
+    from gradline.lab.problems import PROBLEMS, Activation, Loss, Network
 
-    wide = Problem(
+    wide = Network(
         name="bcwd-wide", data="bcwd", hidden=(256,), activation=Activation.TANH, loss=Loss.MSE, scale=0.1,
         budget=3000, batch_sizes=(50, 100),
     )
@@ -59,7 +68,8 @@ class Problem:
         dtype: of parameters and data, "float32" or "float64".
         z_score: inputs are standardised by the "train" rows, or, as published, by "all" rows.
         model: "package.module:function" that builds an `nn.Module` from a `torch.Generator`, in place of the fully
-            connected network. Its outputs are what `loss` takes. It runs through the ordinary optimizer.
+            connected network. Its outputs are what `loss` takes. It runs in the ordinary engine.
+        revision: raised when what is computed from all this changes.
     """
 
     name: str
@@ -74,6 +84,7 @@ class Problem:
     dtype: str = "float64"
     z_score: str = "train"
     model: str | None = None
+    revision: int = 1
 
     def __post_init__(self) -> None:
         require_name("name", self.name)
@@ -92,14 +103,7 @@ class Problem:
             "it is a standard deviation",
             self.scale,
         )
-        require(type(self.budget) is int and self.budget > 0, "budget", "above 0", "it counts evaluations", self.budget)
-        require(
-            bool(self.batch_sizes) and all(type(size) is int and size > 0 for size in self.batch_sizes),
-            "batch_sizes",
-            "whole numbers above 0",
-            "they count samples",
-            self.batch_sizes,
-        )
+        check_plan(self.budget, self.batch_sizes)
         samples = self.error_samples
         require(
             samples is None or (type(samples) is int and samples > 0),
@@ -113,11 +117,81 @@ class Problem:
         )
         require(self.z_score in ("train", "all"), "z_score", "train or all", "it names rows", self.z_score)
 
+    def load(self) -> DataSet:
+        """Load the data set; it stays in memory for the next call."""
+        return _data(self.data, self.z_score, self.dtype)
 
-def _table_2() -> list[Problem]:
+    def build(self, seed: int) -> Task:
+        """Build the network, with the initial weights of a seed."""
+        from gradline.lab.problems.networks import task
+
+        return task(self, self.load(), seed=seed)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the problem as plain values, for JSON."""
+        lists = {name: list(getattr(self, name)) for name in ("hidden", "batch_sizes")}
+        enums = {name: getattr(self, name).value for name in ("activation", "loss")}
+        return {"kind": "network", **dataclasses.asdict(self), **lists, **enums}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Network:
+        """Return the network that `to_dict` described."""
+        lists = {name: tuple(values[name]) for name in ("hidden", "batch_sizes")}
+        enums = {"activation": Activation(values["activation"]), "loss": Loss(values["loss"])}
+        return cls(**{name: value for name, value in values.items() if name != "kind"} | lists | enums)
+
+    @property
+    def samples(self) -> int:
+        """Number of training samples."""
+        return _shape(self.data)[0]
+
+    @property
+    def parameters(self) -> int:
+        """Weights and biases of the network. Of a `model`, what its own layers have."""
+        if self.model is not None:
+            return _parameters_of_model(self.model)
+        _, inputs, outputs = _shape(self.data)
+        return sum((ins + 1) * outs for ins, outs in itertools.pairwise((inputs, *self.hidden, outputs)))
+
+    @property
+    def described(self) -> str:
+        """What is trained, in a line."""
+        if self.model is not None:
+            return f"{self.model} on {self.data}, {self.loss.value}"
+        units = ", ".join(map(str, self.hidden)) or "none"
+        if len(self.hidden) > 3 and len(set(self.hidden)) == 1:
+            units = f"{len(self.hidden)} × {self.hidden[0]}"
+        hidden = f"hidden units {units}" if self.hidden else "no hidden layer"
+        return f"{self.data}, {hidden}, {self.activation.value}, {self.loss.value}"
+
+
+@functools.lru_cache(maxsize=2)
+def _data(name: str, z_score: Any, dtype: Any) -> DataSet:
+    from gradline.lab.problems import data
+
+    return data.load(name, z_score=z_score, dtype=dtype, progress=False)
+
+
+@functools.cache
+def _shape(name: str) -> tuple[int, int, int]:
+    """Training samples, inputs and outputs of a data set, from the data set itself."""
+    from gradline.lab.problems import data
+
+    loaded = data.load(name, z_score="none")
+    return *loaded.train_inputs.shape, loaded.train_targets.shape[1]
+
+
+@functools.cache
+def _parameters_of_model(name: str) -> int:
+    from gradline.lab.problems.networks import built
+
+    return sum(parameter.numel() for parameter in built(name, 0).parameters())
+
+
+def _table_2() -> list[Network]:
     """The paper's problems, with Table 2's scales read as variances, and as its authors' programs have them."""
-    bcwd = Problem(name="bcwd-logr", data="bcwd")
-    mnist = Problem(
+    bcwd = Network(name="bcwd-logr", data="bcwd")
+    mnist = Network(
         name="mnist-net1",
         data="mnist",
         hidden=(800,),
@@ -129,7 +203,7 @@ def _table_2() -> list[Problem]:
     cifar = replace(mnist, name="cifar-net1", data="cifar10", budget=10_000, scale=0.1)
     deep = {"hidden": (1000, 500, 250), "activation": Activation.TANH, "loss": Loss.MSE}
     plain = [
-        Problem(name="iris", data="iris", hidden=(10,), batch_sizes=(10, 50, 150)),
+        Network(name="iris", data="iris", hidden=(10,), batch_sizes=(10, 50, 150)),
         bcwd,
         replace(bcwd, name="bcwd-netpi", hidden=(32,)),
         replace(bcwd, name="bcwd-netpii", hidden=(32,), loss=Loss.MSE),
@@ -142,7 +216,7 @@ def _table_2() -> list[Problem]:
     return plain + [_as_published(problem) for problem in plain if problem.data != "iris"]
 
 
-def _as_published(problem: Problem) -> Problem:
+def _as_published(problem: Network) -> Network:
     return replace(
         problem,
         name=f"{problem.name}-as-published",
@@ -152,5 +226,5 @@ def _as_published(problem: Problem) -> Problem:
     )
 
 
-PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in _table_2()}
-"""Every problem of the paper by name; each (but Iris) also `-as-published`, as the authors' programs had it."""
+NETWORKS: tuple[Network, ...] = tuple(_table_2())
+"""Every problem of the paper; each (but Iris) also `-as-published`, as the authors' programs had it."""

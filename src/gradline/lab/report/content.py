@@ -13,6 +13,8 @@ from gradline.lab.figures import words
 from gradline.lab.findings.claims import Verdict
 from gradline.lab.findings.query import SETTINGS
 from gradline.lab.jobs.store import Header, Store
+from gradline.lab.methods import Method, SearchMethod
+from gradline.lab.problems import Network, Problem
 from gradline.lab.tools.files import Report
 from gradline.lab.tools.words import count, duration, number, percent, ranges
 
@@ -90,10 +92,16 @@ def _line(values: Any, rows: pd.DataFrame, keys: list[str]) -> list[str]:
         f"{percent(float(rows['final_test_error'].median()))}%",
         f"{percent(float(rows['best_test_error'].median()))}%",
         count(float(zeros.median())) if len(zeros) * 2 >= len(rows) else "–",
-        f"{rows['probes_mean'].mean():.2f} (up to {int(rows['probes_max'].max())})",
-        f"{number(float(rows['step_min'].min()))} to {number(float(rows['step_max'].max()))}",
+        f"{rows['probes_mean'].mean():.2f} (up to {int(rows['probes_max'].max())})"
+        if rows["probes_max"].any()
+        else "–",
+        _range(float(rows["step_min"].min()), float(rows["step_max"].max())),
         str(int(rows["stalled"].sum())) if rows["stalled"].any() else "–",
     ]
+
+
+def _range(low: float, high: float) -> str:
+    return "–" if low != low else f"{number(low)} to {number(high)}"
 
 
 def _units(hidden: tuple[int, ...]) -> str:
@@ -105,6 +113,41 @@ def _units(hidden: tuple[int, ...]) -> str:
 def headers(directory: str | os.PathLike[str], report: Report | None) -> list[Header]:
     """What the files say of themselves."""
     return [header for _, header in Store(directory, report=report).headers()]
+
+
+def _network(problem: Network) -> dict[str, str]:
+    return {
+        "name": problem.name,
+        "data": problem.data,
+        "hidden": _units(problem.hidden),
+        "activation": problem.activation.value,
+        "loss": problem.loss.value,
+        "scale": f"{problem.scale:.3g}",
+        "dtype": problem.dtype,
+        "inputs": f"standardised by {'the training' if problem.z_score == 'train' else 'all'} rows",
+        "measured": "all samples" if problem.error_samples is None else f"{problem.error_samples:,} samples",
+        "model": problem.model or "fully connected",
+    }
+
+
+def _built(problem: Problem) -> dict[str, str]:
+    unknown = dict.fromkeys(("hidden", "activation", "loss", "scale", "dtype", "inputs", "measured"), "–")
+    return {"name": problem.name, "data": problem.data or "–", "model": problem.described, **unknown}
+
+
+def _kind(method: Method) -> str:
+    """What a method is: its search and direction, or what it is of a package."""
+    if not isinstance(method, SearchMethod):
+        return method.described
+    direction = f" along {method.direction}" if method.direction else ""
+    return f"{type(method.search).__name__}{direction}{', averaged' if method.average else ''}"
+
+
+def _settings(method: Method) -> str:
+    if not isinstance(method, SearchMethod):
+        return method.package
+    fields = dataclasses.fields(method.search)  # type: ignore[arg-type]
+    return ", ".join(f"{field.name} = {getattr(method.search, field.name)}" for field in fields)
 
 
 def configuration(found: list[Header]) -> dict[str, Any]:
@@ -119,30 +162,10 @@ def configuration(found: list[Header]) -> dict[str, Any]:
     versions = Counter((name, version) for header in found for name, version in header.versions.items())
     return {
         "problems": [
-            {
-                "name": problem.name,
-                "data": problem.data,
-                "hidden": _units(problem.hidden),
-                "activation": problem.activation.value,
-                "loss": problem.loss.value,
-                "scale": f"{problem.scale:.3g}",
-                "dtype": problem.dtype,
-                "inputs": f"standardised by {'the training' if problem.z_score == 'train' else 'all'} rows",
-                "measured": "all samples" if problem.error_samples is None else f"{problem.error_samples:,} samples",
-                "model": problem.model or "fully connected",
-            }
-            for problem in problems.values()
+            _network(problem) if isinstance(problem, Network) else _built(problem) for problem in problems.values()
         ],
         "methods": [
-            {
-                "name": method.name,
-                "search": type(method.search).__name__,
-                "settings": ", ".join(
-                    f"{field.name} = {getattr(method.search, field.name)}"
-                    for field in dataclasses.fields(method.search)  # type: ignore[arg-type]
-                )
-                or "none",
-            }
+            {"name": method.name, "search": _kind(method), "settings": _settings(method) or "none"}
             for method in methods.values()
         ],
         "facts": {

@@ -42,7 +42,7 @@ def write(
     *,
     title: str | None = None,
     illustrations: bool = True,
-    bench: str | os.PathLike[str] | None = None,
+    compare: str | os.PathLike[str] | None = None,
     report: Report | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Path:
@@ -53,7 +53,8 @@ def write(
         out: the file. One that is there is replaced when the new one is complete, and kept if that fails.
         title: of the page; by default from the name of the directory.
         illustrations: whether to compute and show Figures 1 to 7 too.
-        bench: a directory that `gradline bench` wrote to, or a file that it packed, to compare with other optimizers.
+        compare: runs of a comparison from elsewhere, a directory or a packed file; those of the directory are shown
+            anyway.
         report: where to say which files were passed over and why; by default as warnings.
         progress: is told what is being done.
 
@@ -62,7 +63,7 @@ def write(
     path = Path(out)
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
-    text = page(directory, title=title, illustrations=illustrations, bench=bench, report=report, progress=progress)
+    text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
     with whole(path) as file:
         file.write(text.encode("utf-8"))
     return path
@@ -73,7 +74,7 @@ def page(
     *,
     title: str | None = None,
     illustrations: bool = True,
-    bench: str | os.PathLike[str] | None = None,
+    compare: str | os.PathLike[str] | None = None,
     report: Report | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> str:
@@ -98,7 +99,9 @@ def page(
         columns = others["table_3"].to_dict()
         rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
         data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
-    peers = None if bench is None else _peers(bench, report, say)
+    peers = _peers(compare or directory, report, say)
+    if compare is not None and peers is None:
+        raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
     script, sheet = (files("gradline.lab.report").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
     say("embedding charts")
     return _template().render(
@@ -119,7 +122,7 @@ def page(
         illustrations=_illustrations(say) if illustrations else [],
         peers=peers,
         runs=len(runs),
-        evaluations=int(table["evaluations"].sum()),
+        evaluations=round(table["evaluations"].sum()),
         version=version("gradline"),
     )
 
@@ -188,15 +191,12 @@ def _illustrations(say: Callable[[str], None]) -> list[dict[str, str]]:
     return pictures
 
 
-def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]) -> dict[str, Any]:
-    """How gradline compares with other optimizers. Raises `NoResults`."""
-    from gradline.lab.report import bench
+def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """How methods compare; `None` where no runs were made for that."""
+    from gradline.lab.report import compare
 
     say("comparing with other optimizers")
-    found = bench.section(source, partial(_address, colours=True), report)
-    if found is None:
-        raise NoResults(f"{source} has no runs of `gradline bench`; `gradline bench --out {source}` makes them")
-    return found
+    return compare.section(source, partial(_address, colours=True), report)
 
 
 def _address(drawn: Figure, *, colours: bool = False) -> str:

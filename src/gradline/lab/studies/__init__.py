@@ -1,26 +1,27 @@
 """Studies: which runs belong together. A study is a value, and `plan` lists its runs.
 
-The paper's are small TOML files beside this module (`gradline list` names them); your own is a path to such a file, or
-a `Study` made in Python. How a file is read is in `gradline.lab.studies.reading`.
+Those that come with gradline are small TOML files beside this module (`gradline list` names them): the paper's, and the
+comparison with other optimizers. Your own is a path to such a file, or a
+`Study` made in Python. How a file is read is in `gradline.lab.studies.reading`.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.methods.method import Method
-from gradline.lab.problems.network import Problem
+from gradline.lab.methods import Method
+from gradline.lab.problems import Problem
 from gradline.lab.studies.toml import StudyError, unknown
 from gradline.lab.tools.names import require_name
 from gradline.searches._arguments import require
 
-__all__ = ["Study", "StudyError", "available", "load", "plan", "validate"]
+__all__ = ["Setting", "Study", "StudyError", "available", "load", "plan", "validate"]
 
 SHIPPED = Path(__file__).parent
 MOST_SEEDS = 100_000
@@ -28,12 +29,38 @@ MOST_SEEDS = 100_000
 
 
 @dataclass(frozen=True, kw_only=True)
+class Setting:
+    """What methods are compared on: a problem with a batch size, a budget, and a training loss to be reached.
+
+    Args:
+        problem: what is trained.
+        batch_size: samples of an evaluation.
+        budget: evaluations of one run.
+        record_every: as in [`Run`][gradline.lab.jobs.runs.Run].
+        target: the training loss that counts as reached; `None`: there is none.
+        held_out: whether the problem is kept apart while methods are designed and tuned.
+    """
+
+    problem: Problem
+    batch_size: int
+    budget: int
+    record_every: int = 10
+    target: float | None = None
+    held_out: bool = False
+
+    @property
+    def name(self) -> str:
+        """As on the command line."""
+        return f"{self.problem.name}/{self.batch_size}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Study:
     """Every problem with every method, batch size, sampling, direction batch size and seed.
 
     ```python
-    from gradline.lab.methods.method import METHODS
-    from gradline.lab.problems.network import PROBLEMS
+    from gradline.lab.methods import METHODS
+    from gradline.lab.problems import PROBLEMS
     from gradline.lab.studies import Study, plan
 
     study = Study(name="two", problems=(PROBLEMS["bcwd-logr"],), methods=(METHODS["gols-i"],), batch_sizes=(10, 50))
@@ -43,7 +70,7 @@ class Study:
     Args:
         name: what it is called, also on the disk.
         title: what it is about, in a line.
-        problems: what is trained.
+        problems: what is trained; with `settings`, theirs.
         methods: how.
         batch_sizes: samples of an evaluation; `None`: each problem's own.
         seeds: one run for each.
@@ -54,6 +81,9 @@ class Study:
         diagonal: as in `Run`.
         record_every: as in `Run`.
         angle: as in `Run`.
+        benchmark: as in `Run`.
+        settings: problems with their batch sizes and budgets one by one, in the place of `batch_sizes`, `budget` and
+            `record_every`.
     """
 
     name: str
@@ -69,6 +99,8 @@ class Study:
     diagonal: bool = True
     record_every: int = 10
     angle: bool = False
+    benchmark: bool = False
+    settings: tuple[Setting, ...] = ()
 
     def __post_init__(self) -> None:
         require_name("name", self.name)
@@ -122,56 +154,58 @@ def _path(study: str | os.PathLike[str]) -> Path:
     )
 
 
-def plan(study: Study, *, training_samples: Callable[[Problem], int] | None = None) -> list[Run]:
+def plan(study: Study) -> list[Run]:
     """All runs of a study, each once.
 
-    With full sampling the batch size is the number of training samples, whatever the study's are; `training_samples`
-    says it (by default from the data set itself).
+    With full sampling the batch size is the number of training samples, whatever the study's are.
     """
     runs: dict[str, Run] = {}
-    for problem, sampling in itertools.product(study.problems, study.sampling):
-        sizes: Iterable[int] = study.batch_sizes or problem.batch_sizes
-        if sampling is Sampling.FULL:
-            sizes = [(training_samples or count_training_samples)(problem)]
-        for size, direction, method, seed in itertools.product(
-            sizes, study.direction_batch_sizes, study.methods, study.seeds
-        ):
+    for setting, sampling in itertools.product(_settings(study), study.sampling):
+        full = sampling is Sampling.FULL
+        for direction, method, seed in itertools.product(study.direction_batch_sizes, study.methods, study.seeds):
             run = Run(
-                problem=problem,
+                problem=setting.problem,
                 method=method,
-                batch_size=size,
+                batch_size=setting.problem.samples if full else setting.batch_size,
                 seed=seed,
-                budget=study.budget or problem.budget,
+                budget=setting.budget,
                 sampling=sampling,
                 direction_batch_size=direction,
                 repetition=study.repetition,
                 diagonal=study.diagonal,
-                record_every=study.record_every,
+                record_every=setting.record_every,
                 angle=study.angle,
+                benchmark=study.benchmark,
             )
             runs[run.key] = run
     return list(runs.values())
 
 
-def validate(runs: Iterable[Run], *, training_samples: Callable[[Problem], int] | None = None) -> None:
-    """Raise a `StudyError` for what a run's data make impossible: more samples in a batch than there are."""
-    counts: dict[str, int] = {}
+def _settings(study: Study) -> tuple[Setting, ...]:
+    return study.settings or tuple(
+        Setting(
+            problem=problem,
+            batch_size=size,
+            budget=study.budget or problem.budget,
+            record_every=study.record_every,
+        )
+        for problem in study.problems
+        for size in study.batch_sizes or problem.batch_sizes
+    )
+
+
+def validate(runs: Iterable[Run]) -> None:
+    """Raise a `StudyError` for what a run's problem or method makes impossible.
+
+    A batch cannot have more samples than there are, and a method must be installed.
+    """
     for run in runs:
-        problem = run.problem
-        if problem.data not in counts:
-            counts[problem.data] = (training_samples or count_training_samples)(problem)
-        samples = counts[problem.data]
+        if (reason := run.method.unavailable()) is not None:
+            raise StudyError(f"method {run.method.name} cannot be run: {reason}")
         wanted: dict[str, Any] = {"batch_size": run.batch_size, "direction_batch_size": run.direction_batch_size}
         for name, size in wanted.items():
-            if size is not None and size > samples and not run.repetition:
+            if size is not None and not run.repetition and size > (samples := run.problem.samples):
                 raise StudyError(
-                    f"{name} must be at most {samples} for {problem.name} (a batch holds each training sample at most "
-                    f"once, and {problem.data} has {samples}; repetition = true would draw samples again), got {size}"
+                    f"{name} must be at most {samples} for {run.problem.name} (a batch holds each training sample at "
+                    f"most once, and there are {samples}; repetition = true would draw samples again), got {size}"
                 )
-
-
-def count_training_samples(problem: Problem) -> int:
-    """How many samples a problem trains on."""
-    from gradline.lab.problems import data
-
-    return len(data.load(problem.data).train_inputs)

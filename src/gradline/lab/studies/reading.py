@@ -15,11 +15,21 @@ name = "wide"
 like = "bcwd-netpi"
 hidden = [256]
 
+[[problem]]
+name = "mine"
+builder = "my_package.my_module:build" # takes a seed, returns a gradline.lab.problems.task.Task
+
 [[method]]
 name = "eager"
 search = "GolsI"                       # or "package.module:Class"
 options = { growth = 4.0 }
+direction = "adam"                     # any of torch.optim; default: steepest descent
+direction_options = { betas = [0.0, 0.999] }
+average = true                         # judge the model by an average of its points
 ```
+
+`problems` may be missing where a file has `[[setting]]` tables, each a problem with its own batch sizes, budgets and
+target losses, as in `compare.toml`.
 """
 
 from __future__ import annotations
@@ -30,20 +40,26 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from gradline import searches
 from gradline.lab.jobs.runs import Sampling
-from gradline.lab.methods.method import METHODS, Method, find_search
-from gradline.lab.problems.network import PROBLEMS, Activation, Loss, Problem
-from gradline.lab.studies import MOST_SEEDS, Study
+from gradline.lab.methods import GROUPS, METHODS, Direction, Method, SearchMethod
+from gradline.lab.methods.searching import SEARCHES, directions, find_direction, find_search
+from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
+from gradline.lab.studies import MOST_SEEDS, Setting, Study
 from gradline.lab.studies.toml import Place, StudyError, Toml, unknown
 from gradline.lab.tools.names import require_name
 
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 
-_STUDY = {field.name for field in dataclasses.fields(Study)} | {"problem", "method"}
-_PROBLEM = {field.name for field in dataclasses.fields(Problem)} | {"like"}
-_METHOD = {"name", "search", "options", "like"}
+_STUDY = {field.name for field in dataclasses.fields(Study)} - {"settings"} | {"problem", "method", "setting"}
+_NETWORK = {field.name for field in dataclasses.fields(Network)} | {"like"}
+_BUILT = {field.name for field in dataclasses.fields(Built)} | {"like"}
+_METHOD = {"name", "search", "options", "like", "direction", "direction_options", "average"}
+_SETTING = {"problem", "batch_sizes", "budgets", "targets", "held_out", "points"}
+POINTS = 60
+"""How often a run of a setting is measured, about, where it says nothing else."""
+PARTS = {"tune": False, "held-out": True}
+"""Names that stand for the settings whose problems are not held out, and for those that are."""
 
 
 def read(
@@ -68,9 +84,15 @@ def read(
     fields: dict[str, Any] = {
         "name": reader.name(("name",), values.get("name", path.stem)),
         "title": reader.text("title", ""),
-        "problems": reader.named("problems", PROBLEMS | own_problems, own_problems, problems),
-        "methods": reader.named("methods", METHODS | own_methods, own_methods, methods),
     }
+    if "setting" in values:
+        settings = reader.settings(PROBLEMS | own_problems)
+        fields["settings"] = _chosen(settings, problems, batch_sizes, budget)
+        fields["problems"] = tuple(dict.fromkeys(setting.problem for setting in fields["settings"]))
+        batch_sizes, budget = (), None
+    else:
+        fields["problems"] = reader.named("problems", PROBLEMS | own_problems, own_problems, problems)
+    fields["methods"] = reader.named("methods", METHODS | own_methods, own_methods, methods, GROUPS)
     if batch_sizes or "batch_sizes" in values:
         fields["batch_sizes"] = tuple(batch_sizes) or reader.sizes("batch_sizes")
     if budget is not None or "budget" in values:
@@ -84,7 +106,7 @@ def read(
         fields["direction_batch_sizes"] = reader.sizes("direction_batch_sizes", or_same=True)
     if "record_every" in values:
         fields["record_every"] = reader.whole("record_every", 1)
-    for name in ("repetition", "diagonal", "angle"):
+    for name in ("repetition", "diagonal", "angle", "benchmark"):
         if name in values:
             fields[name] = reader.flag(name)
     for name in ("batch_sizes", "seeds", "sampling", "direction_batch_sizes"):
@@ -140,25 +162,41 @@ class _Reader:
             raise self.toml.error(place, unknown(kind.__name__.lower(), value, options, plural="choices"))
         return options[str(value)]
 
-    def named(self, name: str, known: Mapping[str, V], own: Mapping[str, V], instead: Sequence[str]) -> tuple[V, ...]:
+    def named(
+        self,
+        name: str,
+        known: Mapping[str, V],
+        own: Mapping[str, V],
+        instead: Sequence[str],
+        groups: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> tuple[V, ...]:
         """What a list of names stands for: the caller's, or the file's, or else all that the file defines."""
-        kind = name.removesuffix("s")
+        kind, groups = name.removesuffix("s"), groups or {}
+        there = [*known, *groups]
+
+        def found(names: Sequence[str]) -> tuple[V, ...]:
+            return tuple(known[one] for one in dict.fromkeys(x for name in names for x in groups.get(name, (name,))))
+
         for wanted in instead:
-            if wanted not in known:
-                raise StudyError(unknown(kind, wanted, known))
+            if wanted not in there:
+                raise StudyError(unknown(kind, wanted, there))
         if instead:
-            return tuple(known[wanted] for wanted in instead)
+            return found(instead)
+        if isinstance(self.values.get(kind), str):  # method = "angle"
+            if self.values[kind] not in there:
+                raise self.toml.error((kind,), unknown(kind, self.values[kind], there))
+            return found([self.values[kind]])
         if name not in self.values:
             if not own:
                 raise self.toml.error((), f"{name} is missing: name at least one, or define a [[{kind}]]")
             return tuple(own.values())
         wanteds = self._list((name,), self.values[name])
         for wanted in wanteds:
-            if not isinstance(wanted, str) or wanted not in known:
-                raise self.toml.error((name,), unknown(kind, wanted, known))
+            if not isinstance(wanted, str) or wanted not in there:
+                raise self.toml.error((name,), unknown(kind, wanted, there))
         if not wanteds:
             raise self.toml.error((name,), "must have at least one entry (nothing would be run), got []")
-        return tuple(known[wanted] for wanted in wanteds)
+        return found(wanteds)
 
     def tables(
         self, kind: str, shipped: Mapping[str, V], make: Callable[[Place, dict[str, Any], Mapping[str, V]], V]
@@ -166,6 +204,8 @@ class _Reader:
         """The `[[problem]]` or `[[method]]` tables; each may be like one before it."""
         own: dict[str, V] = {}
         tables = self.values.get(kind, [])
+        if isinstance(tables, str):  # the name of the only one, as in method = "angle"
+            return own
         if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
             raise self.toml.error((kind,), f"must be tables that begin with [[{kind}]], got {tables!r}")
         for position, table in enumerate(tables):
@@ -179,37 +219,39 @@ class _Reader:
         return own
 
     def problem(self, place: Place, table: dict[str, Any], known: Mapping[str, Problem]) -> Problem:
-        _refuse_unknown(self.toml, place, table, _PROBLEM, "key")
         base = self._like(place, table, known, "problem")
+        kind: Any = type(base) if base is not None else Built if "builder" in table else Network
+        _refuse_unknown(self.toml, place, table, _BUILT if kind is Built else _NETWORK, "key")
         values = {name: value for name, value in table.items() if name != "like"}
-        for name, kind in (("activation", Activation), ("loss", Loss)):
+        for name, options in (("activation", Activation), ("loss", Loss)):
             if name in values:
-                values[name] = self.choice((*place, name), kind, values[name])
+                values[name] = self.choice((*place, name), options, values[name])
         for name in ("hidden", "batch_sizes"):
             if name in values:
                 values[name] = tuple(self._list((*place, name), values[name]))
-        if base is None and "data" not in values:
-            raise self.toml.error(place, "data is missing (or like, which names a problem to start from)")
-        self._data(place, values)
+        if kind is Network:
+            if base is None and "data" not in values:
+                raise self.toml.error(place, "data is missing (or like, which names a problem to start from)")
+            self._data(place, values)
         try:
-            return dataclasses.replace(base, **values) if base is not None else Problem(**values)
+            made: Problem = dataclasses.replace(cast(Any, base), **values) if base is not None else kind(**values)
         except (TypeError, ValueError) as error:
             raise self._within(place, table, error) from None
+        return made
 
     def method(self, place: Place, table: dict[str, Any], known: Mapping[str, Method]) -> Method:
         _refuse_unknown(self.toml, place, table, _METHOD, "key")
         base = self._like(place, table, known, "method")
         if (base is None) == ("search" not in table):
             raise self.toml.error(place, "must have either search or like (which search it is)")
-        options = table.get("options", {})
-        if not isinstance(options, dict):
-            raise self.toml.error((*place, "options"), f"must be a table such as {{ growth = 4.0 }}, got {options!r}")
+        if base is not None and not isinstance(base, SearchMethod):
+            raise self.toml.error((*place, "like"), f"must be a search (others have fixed settings), got {base.name!r}")
+        options = self._options(place, table, "options", "growth = 4.0")
         try:
             kind: Any = type(base.search) if base is not None else find_search(table["search"])
         except (ValueError, TypeError, ImportError, AttributeError) as error:
-            own = [name for name in searches.__all__ if dataclasses.is_dataclass(getattr(searches, name))]
             named = isinstance(table["search"], str) and ":" in table["search"]
-            text = str(error) if named else unknown("search", table["search"], own, plural="searches")
+            text = str(error) if named else unknown("search", table["search"], SEARCHES, plural="searches")
             raise self.toml.error((*place, "search"), text) from None
         fields = {field.name for field in dataclasses.fields(kind) if field.init}
         _refuse_unknown(self.toml, (*place, "options"), options, fields, f"option of {kind.__name__}", plural="options")
@@ -217,7 +259,89 @@ class _Reader:
             search: Any = dataclasses.replace(cast(Any, base.search), **options) if base else kind(**options)
         except (TypeError, ValueError) as error:
             raise self._within((*place, "options"), options, error) from None
-        return Method(table["name"], search)
+        average = table.get("average", base.average if base else False)
+        if not isinstance(average, bool):
+            raise self.toml.error((*place, "average"), f"must be true or false, got {average!r}")
+        return SearchMethod(table["name"], search, self._direction(place, table, base), average=average)
+
+    def _direction(self, place: Place, table: dict[str, Any], base: SearchMethod | None) -> Direction | None:
+        before = base.direction if base is not None else None
+        if "direction" not in table and "direction_options" not in table:
+            return before
+        name = table.get("direction", before.name if before else None)
+        if name is None:
+            raise self.toml.error((*place, "direction_options"), "must go with a direction (they are its options)")
+        options = self._options(place, table, "direction_options", "betas = [0.9, 0.99]")
+        try:
+            kind = find_direction(name)
+        except (ValueError, TypeError, ImportError, AttributeError) as error:
+            named = isinstance(name, str) and ":" in name
+            text = str(error) if named else unknown("direction", name, directions())
+            raise self.toml.error((*place, "direction"), text) from None
+        import inspect
+
+        takes = {one for one in inspect.signature(kind).parameters if one not in ("params", "lr")}
+        where = (*place, "direction_options")
+        _refuse_unknown(self.toml, where, options, takes, f"option of {kind.__name__}", plural="options")
+        return Direction.of(name, options)
+
+    def _options(self, place: Place, table: dict[str, Any], name: str, example: str) -> dict[str, Any]:
+        options = table.get(name, {})
+        if not isinstance(options, dict):
+            raise self.toml.error((*place, name), f"must be a table such as {{ {example} }}, got {options!r}")
+        return options
+
+    def settings(self, known: Mapping[str, Problem]) -> tuple[Setting, ...]:
+        """The `[[setting]]` tables: each a problem with some batch sizes, their budgets and targets."""
+        for name in ("problems", "batch_sizes", "budget", "record_every"):
+            if name in self.values:
+                raise self.toml.error((name,), "cannot go with [[setting]] tables (each has its own)")
+        tables = self.values["setting"]
+        if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
+            raise self.toml.error(("setting",), f"must be tables that begin with [[setting]], got {tables!r}")
+        found: list[Setting] = []
+        for position, table in enumerate(tables):
+            place = ("setting", position)
+            _refuse_unknown(self.toml, place, table, _SETTING, "key")
+            if not isinstance(table.get("problem"), str) or table["problem"] not in known:
+                raise self.toml.error((*place, "problem"), unknown("problem", table.get("problem"), known))
+            problem = known[table["problem"]]
+            sizes = self._list((*place, "batch_sizes"), table.get("batch_sizes", list(problem.batch_sizes)))
+            sizes = [self._whole((*place, "batch_sizes"), size, 1) for size in sizes]
+            budgets = self._each(place, table, "budgets", sizes, problem.budget)
+            targets = self._each(place, table, "targets", sizes, None)
+            points = self._whole((*place, "points"), table.get("points", POINTS), 1)
+            held_out = table.get("held_out", False)
+            if not isinstance(held_out, bool):
+                raise self.toml.error((*place, "held_out"), f"must be true or false, got {held_out!r}")
+            for size, budget, target in zip(sizes, budgets, targets, strict=True):
+                count = self._whole((*place, "budgets"), budget, 1)
+                if target is not None and (isinstance(target, bool) or not isinstance(target, float | int)):
+                    raise self.toml.error(
+                        (*place, "targets"), f"must be losses (they are to be reached), got {target!r}"
+                    )
+                found.append(
+                    Setting(
+                        problem=problem,
+                        batch_size=size,
+                        budget=count,
+                        record_every=max(count // points, 1),
+                        target=target,
+                        held_out=held_out,
+                    )
+                )
+        if len({setting.name for setting in found}) < len(found):
+            raise self.toml.error(("setting",), "must differ in problem or batch size (methods are compared on each)")
+        return tuple(found)
+
+    def _each(self, place: Place, table: dict[str, Any], name: str, sizes: list[int], default: Any) -> list[Any]:
+        """A value for each batch size: a list, or one for all."""
+        value = table.get(name, default)
+        if not isinstance(value, list):
+            return [value] * len(sizes)
+        if len(value) != len(sizes):
+            raise self.toml.error((*place, name), f"must be one for each of {len(sizes)} batch sizes, got {value!r}")
+        return value
 
     def _like(self, place: Place, table: dict[str, Any], known: Mapping[str, V], kind: str) -> V | None:
         if "like" not in table:
@@ -264,6 +388,32 @@ def _refuse_unknown(
     for name in table:
         if name not in known:
             raise toml.error((*place, name), unknown(kind, name, known, plural=plural))
+
+
+def _chosen(
+    settings: tuple[Setting, ...], problems: Sequence[str], batch_sizes: Sequence[int], budget: int | None
+) -> tuple[Setting, ...]:
+    """The settings that the caller asks for: by problem, problem/batch size, tune or held-out; and by batch size."""
+    names = [*PARTS, *dict.fromkeys(setting.problem.name for setting in settings)]
+    for wanted in problems:
+        if wanted not in names and wanted not in {setting.name for setting in settings}:
+            raise StudyError(unknown("problem", wanted, [*names, *(setting.name for setting in settings)]))
+
+    def fits(setting: Setting) -> bool:
+        part = next(name for name, held_out in PARTS.items() if held_out == setting.held_out)
+        named = not problems or not {setting.problem.name, setting.name, part}.isdisjoint(problems)
+        return named and (not batch_sizes or setting.batch_size in batch_sizes)
+
+    found = tuple(setting for setting in settings if fits(setting))
+    if not found:
+        raise StudyError(f"batch sizes must be some of the study's for these problems, got {list(batch_sizes)}")
+    if budget is None:
+        return found
+    count = _count(budget)
+    return tuple(
+        dataclasses.replace(setting, budget=count, record_every=max(count * setting.record_every // setting.budget, 1))
+        for setting in found
+    )
 
 
 def _count(value: int, name: str = "budget", most: int | None = None) -> int:

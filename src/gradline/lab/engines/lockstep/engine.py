@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from gradline.lab.engines import lockstep_accepts
 from gradline.lab.engines.lockstep.group import Group
 from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.engines.lockstep.measures import Measures
@@ -20,7 +21,8 @@ from gradline.lab.engines.lockstep.rows import Row
 from gradline.lab.jobs.partial import Growth
 from gradline.lab.jobs.result import Result
 from gradline.lab.jobs.runs import Run
-from gradline.lab.problems.modules import Data
+from gradline.lab.problems import Network
+from gradline.lab.problems.networks import Data
 
 NAME = "lockstep"
 VERSION = 1
@@ -39,8 +41,10 @@ class Lockstep:
         state: what `state_dict` gave: go on from there, with the same runs.
     """
 
+    accepts = staticmethod(lockstep_accepts)
+
     def __init__(self, runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = None) -> None:
-        self._layers = Layers(runs[0].problem, data)
+        self._layers = Layers(_network(runs[0]), data)
         self._measures = Measures(self._layers)
         self._done: list[tuple[Row, float]] = []
         self._evaluations = 0  # of rows that are gone
@@ -145,7 +149,7 @@ class Lockstep:
             most = self._capacity(max(sizes)[0])
             for begin in range(0, len(rows), most):
                 part = rows[begin : begin + most]
-                points = Points.at([self._layers.start(row.run.problem, row.run.seed) for row in part])
+                points = Points.at([self._layers.start(_network(row.run), row.run.seed) for row in part])
                 groups.append(Group(part, points, self._layers, self._measures))
         return groups
 
@@ -155,3 +159,8 @@ class Lockstep:
             return 1
         numbers = 4 * self._layers.width + 2 * size * (sum(self._layers.sizes) + len(self._layers.sizes))
         return max(1, CACHE // (numbers * self._layers.train.element_size()))
+
+
+def _network(run: Run) -> Network:
+    assert isinstance(run.problem, Network)
+    return run.problem

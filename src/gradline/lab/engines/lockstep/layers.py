@@ -22,8 +22,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradline.lab.problems.modules import Criterion, Data, criterion, initial_weights, largest, sizes
-from gradline.lab.problems.network import Activation, Problem
+from gradline.lab.problems import Activation, Network
+from gradline.lab.problems.networks import Criterion, Data, criterion, initial_weights, largest, sizes
 
 CHUNK = 2**22
 """Passes over all samples go in pieces of about so many activations of one layer."""
@@ -63,7 +63,7 @@ class Pass:
 class Layers:
     """A problem's network and data. `width` is the length of a row's vector, and `large` that it is better alone."""
 
-    def __init__(self, problem: Problem, data: Data) -> None:
+    def __init__(self, problem: Network, data: Data) -> None:
         self.problem = problem
         self.dtype: torch.dtype = getattr(torch, problem.dtype)
         self.sizes = sizes(problem, data)
@@ -89,7 +89,7 @@ class Layers:
         table[:, self._columns[0] :] = torch.from_numpy(np.asarray(targets))
         return table
 
-    def start(self, problem: Problem, seed: int) -> Tensor:
+    def start(self, problem: Network, seed: int) -> Tensor:
         """The parameters at the start of a run."""
         point = torch.zeros(1, self.width, dtype=self.dtype)
         given = initial_weights(problem, self._data, seed)

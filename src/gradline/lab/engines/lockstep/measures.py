@@ -10,7 +10,7 @@ from torch import Tensor
 from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.tables import Table
-from gradline.lab.problems.modules import angle_between
+from gradline.lab.problems.networks import angle_between
 from gradline.lab.problems.sampling import chosen_samples
 
 MOST = 32
@@ -75,5 +75,5 @@ class Measures:
 
 
 def _part(table: Tensor, run: Run, part: int) -> Tensor:
-    chosen = chosen_samples(run.seed, len(table), run.problem.error_samples, part)
+    chosen = chosen_samples(run.seed, len(table), getattr(run.problem, "error_samples", None), part)
     return table if chosen is None else table[torch.from_numpy(chosen)]
