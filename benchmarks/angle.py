@@ -5,7 +5,7 @@
     python benchmarks/angle.py --json benchmarks/results/angle.json
 
 What is in the JSON file already is not made again: the same command goes on after Ctrl-C. CIFAR10 is looked for where
-`gradline bench` does; without it, name other problems.
+`gradline run compare` does; without it, name other problems.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-import gradline
-from gradline.lab.bench.objective import Objective
-from gradline.lab.bench.planning import Setting, plan
-from gradline.lab.bench.runs import Run
-from gradline.lab.bench.training import train
-from gradline.lab.methods.peers.method import Method
-from gradline.lab.methods.peers.stepping import NewBatches, Stepper
+from gradline.lab import studies
+from gradline.lab.engines.ordinary import Ordinary
+from gradline.lab.findings.trajectory import trajectory
+from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import Peer
+from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.stepper import Searching, Stepper
+from gradline.lab.studies import Setting
 from gradline.searches import Angle, AngleMemory
 from gradline.torch.line import Line
 from gradline.torch.way import Way
@@ -101,16 +102,25 @@ VARIANTS: dict[str, Make] = {
 }
 
 
-def method(name: str) -> Method:
-    """A variant as a method of the benchmark."""
+def method(name: str) -> Peer:
+    """A variant as a method of the comparison."""
     search, way, direction = VARIANTS[name]
 
     def build(objective: Objective) -> Stepper:
-        optimizer = gradline.LineSearchOptimizer(objective.parameters, search, direction=direction)
-        optimizer._descent.way = way()
-        return NewBatches(objective, optimizer)
+        stepper = Searching(objective, search, direction)
+        stepper.optimizer._descent.way = way()
+        return stepper
 
-    return Method(name, name, build, "gradline", "gradline", "gradline")
+    return Peer(name, name, build, "gradline", "gradline")
+
+
+def train(run: Run) -> float:
+    """The last training loss of a run."""
+    engine = Ordinary([run])
+    while engine.active:
+        engine.advance()
+    (result,) = engine.finished()
+    return trajectory(result).train_loss
 
 
 def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | None], keep: Callable[[], None]) -> float:
@@ -120,13 +130,15 @@ def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | No
         key = f"{name} | {setting.name} | {setting.budget} | {seed}"
         if key not in known:
             run = Run(
-                problem=setting.problem.name,
+                problem=setting.problem,
                 batch_size=setting.batch_size,
-                method=name,
+                method=method(name),
                 seed=seed,
                 budget=setting.budget,
+                record_every=setting.record_every,
+                benchmark=True,
             )
-            loss = train(run, method=method(name)).train_loss
+            loss = train(run)
             known[key] = float(f"{loss:.4g}") if math.isfinite(loss) else None
             keep()
         value = known[key]
@@ -137,14 +149,14 @@ def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | No
 def main() -> None:
     """Measure what is missing, and show all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", nargs="*", default=["tune"], help="as for gradline bench (default: tune)")
+    parser.add_argument("--problems", nargs="*", default=["tune"], help="as for gradline run compare (default: tune)")
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--budget", type=int, help="evaluations of each run (default: the problem's)")
     parser.add_argument("--json", type=Path, help="keep all losses here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    settings = plan(arguments.problems, ["angle"], arguments.seeds, arguments.budget).settings
+    settings = studies.load("compare", problems=arguments.problems, budget=arguments.budget).settings
     file: Path | None = arguments.json
     known: dict[str, float | None] = json.loads(file.read_text()) if file and file.exists() else {}
 
