@@ -7,7 +7,7 @@ OUT ?= runs/bcwd
 PYTEST = $(BIN)/python -m pytest
 CORE = tests/searches tests/test_protocol.py tests/test_function.py tests/test_testing.py
 # What computes with floating-point numbers.
-NUMERIC = tests/searches tests/torch tests/practice tests/ranks tests/sklearn tests/study tests/bench \
+NUMERIC = tests/searches tests/torch tests/practice tests/ranks tests/sklearn tests/lab \
   tests/test_docs.py tests/test_examples.py tests/integrations
 # Other processors' kernels; OMP_NUM_THREADS is the number of torch's threads in the tests.
 MACHINES ?= ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE,ONEDNN_MAX_CPU_ISA=SSE41,OMP_NUM_THREADS=1 \

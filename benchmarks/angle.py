@@ -5,7 +5,7 @@
     python benchmarks/angle.py --json benchmarks/results/angle.json
 
 What is in the JSON file already is not made again: the same command goes on after Ctrl-C. CIFAR10 is looked for where
-`gradline bench` does; without it, name other problems.
+`gradline run compare` does; without it, name other problems.
 """
 
 from __future__ import annotations
@@ -25,40 +25,41 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-import gradline
-from gradline.bench.objective import Objective
-from gradline.bench.peers.method import Method
-from gradline.bench.peers.stepping import NewBatches, Stepper
-from gradline.bench.planning import Setting, plan
-from gradline.bench.runs import Run
-from gradline.bench.training import train
+from gradline.lab import studies
+from gradline.lab.engines.ordinary import Ordinary
+from gradline.lab.findings.trajectory import trajectory
+from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import Peer
+from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.stepper import Searching, Stepper
+from gradline.lab.studies import Setting
 from gradline.searches import Angle, AngleMemory
+from gradline.torch.displacement import Displacement
 from gradline.torch.line import Line
-from gradline.torch.way import Way
 
 
-class LastStep(Way):
+class LastStep(Displacement):
     """A way of one step: a horizon that does not grow."""
 
-    def go(self, line: Line, step: float, before: int) -> None:
+    def add(self, line: Line, step: float, before: int) -> None:
         """Forget all steps before."""
-        super().go(line, step, 0)
+        super().add(line, step, 0)
 
 
-class LateSteps(Way):
+class LateSteps(Displacement):
     """A way from the mean of about the last tenth of the points."""
 
-    def go(self, line: Line, step: float, before: int) -> None:
+    def add(self, line: Line, step: float, before: int) -> None:
         """Forget quickly: a weight of 9/(n + 9) for the present point."""
-        super().go(line, step, before // 9)
+        super().add(line, step, before // 9)
 
 
-class AllSteps(Way):
+class AllSteps(Displacement):
     """A way from the very first point."""
 
-    def go(self, line: Line, step: float, before: int) -> None:
+    def add(self, line: Line, step: float, before: int) -> None:
         """Forget nothing."""
-        super().go(line, step, 10**12)
+        super().add(line, step, 10**12)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,33 +85,42 @@ class Steady(Angle):
 
 
 ADAM = torch.optim.Adam
-Make = tuple[Angle, type[Way], Any]
+Make = tuple[Angle, type[Displacement], Any]
 VARIANTS: dict[str, Make] = {
-    "angle": (Angle(), Way, ADAM),
-    "gain 5": (Angle(gain=5.0), Way, ADAM),
-    "gain 20": (Angle(gain=20.0), Way, ADAM),
-    "target 0.05": (Target(target=0.05), Way, ADAM),
-    "target 0.2": (Target(target=0.2), Way, ADAM),
+    "angle": (Angle(), Displacement, ADAM),
+    "gain 5": (Angle(gain=5.0), Displacement, ADAM),
+    "gain 20": (Angle(gain=20.0), Displacement, ADAM),
+    "target 0.05": (Target(target=0.05), Displacement, ADAM),
+    "target 0.2": (Target(target=0.2), Displacement, ADAM),
     "way of the late steps": (Angle(), LateSteps, ADAM),
     "way from the first point": (Angle(), AllSteps, ADAM),
     "last step, target 0": (Steady(), LastStep, ADAM),
     "last step, target 0.2": (Steady(target=0.2), LastStep, ADAM),
     "last step, steepest descent, target 0.2": (Steady(target=0.2), LastStep, None),
-    "Adam without momentum": (Angle(), Way, partial(ADAM, betas=(0.0, 0.999))),
-    "steepest descent": (Angle(), Way, None),
+    "Adam without momentum": (Angle(), Displacement, partial(ADAM, betas=(0.0, 0.999))),
+    "steepest descent": (Angle(), Displacement, None),
 }
 
 
-def method(name: str) -> Method:
-    """A variant as a method of the benchmark."""
-    search, way, direction = VARIANTS[name]
+def method(name: str) -> Peer:
+    """A variant as a method of the comparison."""
+    search, displacement, direction = VARIANTS[name]
 
     def build(objective: Objective) -> Stepper:
-        optimizer = gradline.LineSearchOptimizer(objective.parameters, search, direction=direction)
-        optimizer._descent.way = way()
-        return NewBatches(objective, optimizer)
+        stepper = Searching(objective, search, direction)
+        stepper.optimizer._session.sensor.buffers["displacement"] = displacement()
+        return stepper
 
-    return Method(name, name, build, "gradline", "gradline", "gradline")
+    return Peer(name, name, build, "gradline", "gradline")
+
+
+def train(run: Run) -> float:
+    """The last training loss of a run."""
+    engine = Ordinary([run])
+    while engine.active:
+        engine.advance()
+    (result,) = engine.finished()
+    return trajectory(result).train_loss
 
 
 def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | None], keep: Callable[[], None]) -> float:
@@ -120,13 +130,15 @@ def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | No
         key = f"{name} | {setting.name} | {setting.budget} | {seed}"
         if key not in known:
             run = Run(
-                problem=setting.problem.name,
+                problem=setting.problem,
                 batch_size=setting.batch_size,
-                method=name,
+                method=method(name),
                 seed=seed,
                 budget=setting.budget,
+                record_every=setting.record_every,
+                benchmark=True,
             )
-            loss = train(run, method=method(name)).train_loss
+            loss = train(run)
             known[key] = float(f"{loss:.4g}") if math.isfinite(loss) else None
             keep()
         value = known[key]
@@ -137,14 +149,14 @@ def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | No
 def main() -> None:
     """Measure what is missing, and show all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--problems", nargs="*", default=["tune"], help="as for gradline bench (default: tune)")
+    parser.add_argument("--problems", nargs="*", default=["tune"], help="as for gradline run compare (default: tune)")
     parser.add_argument("--variants", nargs="*", default=list(VARIANTS), choices=list(VARIANTS), metavar="NAME")
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--budget", type=int, help="evaluations of each run (default: the problem's)")
     parser.add_argument("--json", type=Path, help="keep all losses here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    settings = plan(arguments.problems, ["angle"], arguments.seeds, arguments.budget).settings
+    settings = studies.load("compare", problems=arguments.problems, budget=arguments.budget).settings
     file: Path | None = arguments.json
     known: dict[str, float | None] = json.loads(file.read_text()) if file and file.exists() else {}
 

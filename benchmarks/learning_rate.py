@@ -39,7 +39,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import gradline
-from gradline.study import data
+from gradline.lab.problems import data
 from gradline.torch.learning_rate import StepRecorder, find_lr
 
 RATES = [10.0 ** (half / 2) for half in range(-8, 3)]

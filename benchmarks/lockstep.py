@@ -34,13 +34,12 @@ import torch
 from harness import header, keep_memory, machine, quartiles, report_progress, write
 from problems import SEED
 
-from gradline.study import data
-from gradline.study.engines import Engine
-from gradline.study.lockstep import Lockstep
-from gradline.study.methods import METHODS
-from gradline.study.ordinary import Ordinary
-from gradline.study.problems import PROBLEMS
-from gradline.study.runs import Run
+from gradline.lab.engines import Engine
+from gradline.lab.engines.lockstep import Lockstep
+from gradline.lab.engines.ordinary import Ordinary
+from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS, data
 
 RATIO = "ratio: evaluations per second in lock-step, relative to the same runs one after another"
 ENDLESS = 10**9

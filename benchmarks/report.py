@@ -21,8 +21,7 @@ from typing import Any
 
 import harness
 
-from gradline import report
-from gradline.study import run_study, studies, summary
+from gradline.lab import report, run_study, studies, summary
 
 TARGET_SIZE = 6_000_000
 TARGET_SECONDS = 2.0

@@ -1,4 +1,4 @@
-"""The numbers and pictures of the page that compares gradline with other optimizers, from the benchmark's packed runs.
+"""The numbers and pictures of the page that compares gradline with other optimizers, from packed runs of the study.
 
 `python docs/compare.py` writes the tables into `compare.md`, between its marks; the text around them is written by
 hand. mkdocs draws the pictures before a build. A test holds the page against the runs.
@@ -17,19 +17,19 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
-from gradline.bench.comparison import SIZES, Comparison, Score, compare, size_of
-from gradline.bench.figures import draw_losses, draw_profile, losses_data, profile_data
-from gradline.bench.heat import draw_heat, heat_data
-from gradline.bench.looks import own as own_methods
-from gradline.bench.packed import Packed, unpack
-from gradline.bench.peers import METHODS
-from gradline.bench.planning import plan
-from gradline.formatting import count, duration, number, plural
+from gradline.lab.figures.compare_heat import draw_heat, heat_data
+from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
+from gradline.lab.findings import reading
+from gradline.lab.findings.comparison import SIZES, Comparison, Score
+from gradline.lab.findings.comparison import own as own_methods
+from gradline.lab.findings.packed import Packed
+from gradline.lab.methods import METHODS
+from gradline.lab.tools.formatting import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks
 
 OWN = own_methods()
 HERE = Path(__file__).parent
-RUNS = HERE.parent / "results" / "bench.json.gz"
+RUNS = HERE.parent / "results" / "compare.json.gz"
 PAGE = HERE / "compare.md"
 POINTS = 60
 """Of a curve in a picture: the packed ones have fewer."""
@@ -39,12 +39,8 @@ REASON = 90
 
 def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
     """The runs, and what is read from them. Raises `ValueError` if the code does not know some of them any more."""
-    packed = unpack(path)
-    seeds = 1 + max(record.run.seed for record in packed.records)
-    chosen = plan([], [], seeds, installed=False)
-    packed.check(chosen.targets)
-    known = compare(packed.records, chosen)
-    lost = {record.run.key for record in packed.records} - {record.run.key for record in known.records}
+    packed, known = reading.read(path)
+    lost = {record.name for record in packed.records} - {record.name for record in known.records}
     if lost:
         raise ValueError(f"{path} must have runs of today's problems and methods only, but it has {min(lost)}")
     return packed, known
@@ -67,16 +63,16 @@ def name_of(method: str) -> str:
 def facts(packed: Packed, known: Comparison) -> str:
     """How much was run."""
     records = known.records
-    seeds = len({record.run.seed for record in records})
-    evaluations = sum(record.forwards + 2 * record.backwards for record in records) / 3
+    seeds = len({record.seed for record in records})
+    evaluations = sum(record.points[-1].evaluations for record in records if record.points)
     seconds = sum(record.points[-1].seconds for record in records if record.points)
     torch = sorted({record.versions["torch"] for record in records if "torch" in record.versions})
-    problems = len({record.run.problem for record in records})
+    problems = len({record.problem for record in records})
     solved = {row.setting for row in known.rows if math.isfinite(row.to_target.median)}
     return (
         f"{plural(len(records), 'run')}, {count(evaluations)} evaluations, {duration(seconds)} of training: "
         f"{plural(problems, 'problem')} in {plural(len(known.settings), 'setting')} of problem and batch size, "
-        f"{plural(len({record.run.method for record in records}), 'method')} with learning rates counted one by one, "
+        f"{plural(len({record.method for record in records}), 'method')} with learning rates counted one by one, "
         f"{plural(seeds, 'seed')} each, torch {', '.join(torch)}. Of the settings, "
         f"{len(known.settings) - len(solved)} have a target that no method reaches in the median seed."
     )
@@ -86,7 +82,7 @@ def commands(packed: Packed, known: Comparison) -> str:
     """What made the runs."""
     lines = [
         *packed.commands,
-        "gradline bench --summary --memory --pack results/bench.json.gz",
+        "gradline results results/compare --memory --pack results/compare.json.gz",
         "python docs/compare.py",
     ]
     return "\n".join(["```sh", *lines, "```"])
@@ -94,15 +90,15 @@ def commands(packed: Packed, known: Comparison) -> str:
 
 def problems(packed: Packed, known: Comparison) -> str:
     """What is trained."""
-    found = dict.fromkeys(setting.problem for setting in known.settings)
+    found = dict.fromkeys((setting.held_out, setting.problem) for setting in known.settings)
     rows = []
-    for problem in sorted(found, key=lambda problem: problem.held_out):
+    for held_out, problem in sorted(found, key=lambda pair: pair[0]):
         own = [setting for setting in known.settings if setting.problem is problem]
         rows.append(
             [
                 f"`{problem.name}`",
-                "held out" if problem.held_out else "tuning",
-                problem.about,
+                "held out" if held_out else "tuning",
+                problem.described,
                 ", ".join(str(setting.batch_size) for setting in own),
                 ", ".join(count(setting.budget) for setting in own),
                 ", ".join(f"{setting.target:g}" for setting in own),
@@ -116,11 +112,11 @@ def problems(packed: Packed, known: Comparison) -> str:
 def methods(packed: Packed, known: Comparison) -> str:
     """Who takes part."""
     rows = []
-    for name in dict.fromkeys(record.run.method for record in known.records):
+    for name in dict.fromkeys(record.method for record in known.records):
         method = METHODS[name]
-        versions = sorted({r.versions.get(method.package, "?") for r in known.records if r.run.method == name})
+        versions = sorted({r.versions.get(method.package, "?") for r in known.records if r.method == name})
         rows.append(
-            (list(METHODS).index(name), [name_of(name), f"`{method.about}`", method.package, ", ".join(versions)])
+            (list(METHODS).index(name), [name_of(name), f"`{method.described}`", method.package, ", ".join(versions)])
         )
     return table(["method", "what it is", "package", "version"], [row for _, row in sorted(rows)], words=range(4))
 
@@ -165,14 +161,14 @@ def _scores(found: list[Score]) -> str:
 def winners(packed: Packed, known: Comparison) -> str:
     """Who ends lowest in each setting, and how far gradline's best is behind; and who reaches the target first."""
     rows = []
-    for setting in sorted(known.settings, key=lambda setting: setting.problem.held_out):
+    for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = [row for row in known.rows if row.setting == setting.name]
         own = [row for row in lines if row.method in OWN]
         first = min(lines, key=lambda row: row.to_target.median)
         rows.append(
             [
                 f"`{setting.name}`",
-                size_of(setting),
+                known.sizes[setting.name],
                 name_of(lines[0].method),
                 number(lines[0].train_loss.median),
                 *([name_of(own[0].method), number(own[0].train_loss.median)] if own else ["-", "-"]),
@@ -188,9 +184,9 @@ def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
     free = [name for name in known.free if name not in ("angle", "angle-average")]
     rows = []
-    for setting in sorted(known.settings, key=lambda setting: setting.problem.held_out):
+    for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
-        cells = [f"`{setting.name}`", size_of(setting)]
+        cells = [f"`{setting.name}`", known.sizes[setting.name]]
         for method in ("angle", "angle-average"):
             by = known.beaten(method, free).get(setting.name, [])
             losses = lines[method]

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 import gradline
 import gradline.plot
 from gradline import landscape
+from gradline.lab.problems.data import load
+from gradline.lab.tools.threads import threads
 from gradline.plot.inks import DARK, LIGHT, Inks
 from gradline.protocol import Moments, Record
 from gradline.searches import GolsI, Prls, PrlsMemory
-from gradline.study.data import load
-from gradline.study.threads import threads
 
 Array = NDArray[np.float64]
 

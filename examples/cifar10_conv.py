@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import gradline
-from gradline.study import data
+from gradline.lab.problems import data
 
 # Momentum may point uphill for the batch at hand, which wastes a search. So Adam goes without it.
 DIRECTIONS = {

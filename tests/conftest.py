@@ -23,7 +23,7 @@ def nothing_lives_on():
 @pytest.fixture(scope="session")
 def store(tmp_path_factory):
     """A directory with a few short runs of every study."""
-    import small_store
+    from lab import small_store
 
     directory = tmp_path_factory.mktemp("study")
     small_store.make(directory)

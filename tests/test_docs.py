@@ -18,7 +18,7 @@ import gradline
 import gradline.plot
 import gradline.protocol
 import gradline.searches
-from gradline.study.threads import threads
+from gradline.lab.tools.threads import threads
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"

@@ -10,6 +10,7 @@ import pytest
 import gradline
 
 PACKAGE = Path(gradline.__file__).parent
+ROOT = Path(__file__).parents[1]
 MODULES = {
     ".".join(("gradline", *path.relative_to(PACKAGE).with_suffix("").parts)).removesuffix(".__init__"): path
     for path in sorted(PACKAGE.rglob("*.py"))
@@ -31,7 +32,7 @@ def run(program):
         "import gradline.protocol",
         "import gradline.testing",
         "import gradline.plot",
-        "import gradline.figures; assert len(gradline.figures.FIGURES) >= 7",
+        "import gradline.lab.figures; assert len(gradline.lab.figures.FIGURES) >= 7",
         "from gradline import solve",
         "from gradline.searches import GolsI; import gradline; assert gradline.solve(GolsI(), lambda a: a - 0.5).step",
         "import gradline; assert 'GOLSI' in dir(gradline)",
@@ -66,13 +67,13 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_torch_is_imported_only_when_it_is_needed():
     run(
-        "import sys, gradline, gradline.searches, gradline.testing, gradline.plot, gradline.figures; "
+        "import sys, gradline, gradline.searches, gradline.testing, gradline.plot, gradline.lab.figures; "
         "assert 'torch' not in sys.modules"
     )
 
 
 def test_matplotlib_is_imported_only_when_it_is_needed():
-    run("import sys, gradline, gradline.plot, gradline.figures; assert 'matplotlib' not in sys.modules")
+    run("import sys, gradline, gradline.plot, gradline.lab.figures; assert 'matplotlib' not in sys.modules")
     run("import sys, gradline; assert 'gradline.plot' not in sys.modules")
 
 
@@ -104,10 +105,6 @@ def within(name, *packages):
     return any(name == package or name.startswith(package + ".") for package in packages)
 
 
-def ours(names):
-    return {name for name in names if within(name, "gradline")}
-
-
 def test_the_reader_of_imports_sees_them():
     seen = imports(MODULES["gradline.searches.gols_i"], "gradline.searches.gols_i")
     assert {"math", "gradline.protocol", "gradline.searches.ladder"} <= seen
@@ -116,24 +113,15 @@ def test_the_reader_of_imports_sees_them():
     assert "scipy.optimize._dcsrch" in imports(strong_wolfe, "gradline.searches.strong_wolfe", everywhere=True)
 
 
-ALLOWED = {
-    "gradline.protocol": (),
-    "gradline.driver": ("gradline.protocol",),
-    "gradline.codec": ("gradline.driver", "gradline.protocol"),
-    "gradline.function": ("gradline.driver", "gradline.protocol"),
-    "gradline.searches": ("gradline.protocol", "gradline.searches"),
-    "gradline.testing": ("gradline.protocol", "gradline.testing"),
-    "gradline.plot": ("gradline.protocol", "gradline.searches", "gradline.plot"),
-}
+def test_the_directions_of_dependence():
+    """The contracts of pyproject.toml: which package stands on which, and whose modules are private."""
+    pytest.importorskip("importlinter", reason="import-linter is not installed: pip install 'gradline[dev]'")
+    command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
-@pytest.mark.parametrize(
-    ("module", "allowed"),
-    [(module, allowed) for part, allowed in ALLOWED.items() for module in MODULES if within(module, part)],
-)
-def test_the_directions_of_dependence(module, allowed):
-    names = ours(imports(MODULES[module], module, everywhere=True))
-    assert not {name for name in names if not within(name, *allowed)}
+CORE = ("gradline.protocol", "gradline.function", "gradline.searches", "gradline.testing", "gradline.plot")
 
 
 def test_the_protocol_needs_the_standard_library_only():
@@ -141,23 +129,25 @@ def test_the_protocol_needs_the_standard_library_only():
     assert {name.split(".")[0] for name in names} <= sys.stdlib_module_names
 
 
-@pytest.mark.parametrize("module", [module for module in MODULES if within(module, *ALLOWED)])
+@pytest.mark.parametrize("module", [module for module in MODULES if within(module, *CORE)])
 def test_the_core_never_imports_torch(module):
     assert not {name for name in imports(MODULES[module], module, everywhere=True) if within(name, "torch")}
 
 
 NEEDS_TORCH = (
     "gradline.torch",
-    "gradline.bench.memory",
-    "gradline.bench.peers",
-    "gradline.bench.planning",
-    "gradline.bench.problems",
-    "gradline.bench.training",
     "gradline.landscape",
     "gradline.sklearn",
-    "gradline.study.networks",
-    "gradline.study.lockstep",
-    "gradline.study.ordinary",
+    "gradline.lab.engines.lockstep",
+    "gradline.lab.engines.ordinary",
+    "gradline.lab.findings.memory",
+    "gradline.lab.problems.digits",
+    "gradline.lab.problems.images",
+    "gradline.lab.problems.making",
+    "gradline.lab.problems.networks",
+    "gradline.lab.problems.physics",
+    "gradline.lab.problems.synthetic",
+    "gradline.lab.problems.text",
 )
 
 
@@ -169,6 +159,6 @@ def test_only_the_torch_parts_import_torch_at_once(module):
 
 def test_the_parts_are_there_after_one_import():
     names = "searches.GolsI", "protocol.Slope", "testing.check_line_search", "plot.search"
-    names += "figures.FIGURES", "landscape.line"
+    names += ("landscape.line",)
     code = f"import gradline; {', '.join(f'gradline.{name}' for name in names)}"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -11,7 +11,6 @@ from gradline import searches as searches
 from gradline.function import solve
 
 if TYPE_CHECKING:
-    from gradline import figures as figures
     from gradline import landscape as landscape
     from gradline import plot as plot
     from gradline import sklearn as sklearn
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 _NEEDS_TORCH = set(__all__) - {"solve"}
-_PARTS = {"figures", "landscape", "plot", "sklearn", "testing"}
+_PARTS = {"landscape", "plot", "sklearn", "testing"}
 
 
 def __getattr__(name: str) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gradline.cli import main
+from gradline.lab.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

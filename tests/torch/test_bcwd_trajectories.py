@@ -16,9 +16,9 @@ import torch
 from torch import nn
 
 import gradline
+from gradline.lab.problems import PROBLEMS
+from gradline.lab.problems.networks import criterion
 from gradline.protocol import Stop
-from gradline.study.networks import criterion
-from gradline.study.problems import PROBLEMS
 
 GOLDEN = Path(__file__).parent.parent / "golden"
 RUNS = json.loads((GOLDEN / "bcwd_traj.json").read_text())["runs"]

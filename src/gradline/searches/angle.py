@@ -10,16 +10,6 @@ from typing import ClassVar, NamedTuple
 from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
 from gradline.searches.arguments import require, require_first, require_range
 
-_EARLY = 10.0
-"""Steps after which the first few count for little: feedback weighs 1/(n + 10), not 1/n."""
-_MOST = 0.7
-"""The largest change of a step's logarithm at a time: about a factor of two."""
-_FIRST = 0.25
-"""The part that is taken of the step that the first search finds. No later direction moves all parameters as evenly as
-the first, so the longest step along it would be too long for those that follow, and they start from what it spoilt."""
-_BACK = 15
-"""So often the first search divides its guess by 4; what is still too long then is for the feedback."""
-
 
 class AngleMemory(NamedTuple):
     """What a search hands on to the next: its step, how many were taken, and how the steps grew at first."""
@@ -62,18 +52,34 @@ class Angle:
             Adam's are; from others the first search takes some probes more.
         step_min: the smallest step.
         step_max: the largest step.
+        early: steps after which the first few count for little: feedback weighs 1/(n + `early`), not 1/n.
+        change_max: the largest change of a step's logarithm at a time; 0.7 is about a factor of two.
+        first_part: the part that is taken of the step that the first search finds. No later direction moves all
+            parameters as evenly as the first, so the longest step along it would be too long for those that follow,
+            and they start from what it spoilt.
+        max_shrinks: so often the first search divides its guess by 4; what is still too long then is for the feedback.
     """
 
     gain: float = 12.0
     step_first: float = 1e-3
     step_min: float = 1e-12
     step_max: float = 1e7
+    early: float = 10.0
+    change_max: float = 0.7
+    first_part: float = 0.25
+    max_shrinks: int = 15
 
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
 
     def __post_init__(self) -> None:
         require(0.0 < self.gain < math.inf, "gain", "positive and finite", "it scales the feedback", self.gain)
+        require(0.0 < self.early < math.inf, "early", "positive and finite", "it counts steps", self.early)
+        good = 0.0 < self.change_max < math.inf
+        require(good, "change_max", "positive and finite", "it bounds the change of a step", self.change_max)
+        require(0.0 < self.first_part <= 1.0, "first_part", "in (0, 1]", "it is a part of a step", self.first_part)
+        good = type(self.max_shrinks) is int and self.max_shrinks >= 0
+        require(good, "max_shrinks", "a whole number of 0 or more", "it counts probes", self.max_shrinks)
         require_range(self.step_min, self.step_max)
         require_first(self.step_first, self.step_min, self.step_max)
 
@@ -105,9 +111,9 @@ class Angle:
                 probes += 1
             if seen.finite and seen.slope < 0.0:
                 return _taken(memory, step, probes - 1, Stop.STEP_MAX)
-            step = max(self.step_first, _FIRST * step / 2.0)
+            step = max(self.step_first, self.first_part * step / 2.0)
             return (yield from self._take(memory._replace(step=step), probes, Stop.SIGN_CHANGE))
-        for _ in range(_BACK):
+        for _ in range(self.max_shrinks):
             if seen.finite and seen.slope < 0.0:
                 break
             step = max(step / 4.0, self.step_min)
@@ -135,13 +141,13 @@ class Angle:
 
     def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
         """The memory with the step that the angle asks for."""
-        weight = 1.0 / (memory.taken + _EARLY)
+        weight = 1.0 / (memory.taken + self.early)
         if memory.rising:
-            mean = memory.mean + _EARLY * weight * (cosine - memory.mean)
-            change = -_MOST * mean
+            mean = memory.mean + self.early * weight * (cosine - memory.mean)
+            change = -self.change_max * mean
             memory = memory._replace(mean=mean, rising=mean < 0.0)
         if not memory.rising:
-            change = max(-_MOST, min(_MOST, -self.gain * weight * cosine))
+            change = max(-self.change_max, min(self.change_max, -self.gain * weight * cosine))
         return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * math.exp(change))))
 
 

@@ -16,16 +16,6 @@ from gradline.searches.arguments import require, require_fraction
 from gradline.searches.surrogate import Belief, Surrogate, wolfe
 from gradline.searches.units import Units
 
-INERTIA = 0.95
-"""How much of the running mean of steps a new step leaves."""
-OUTLIER = 100.0
-"""A guess so many times above or below the running mean is replaced by it."""
-CLOSER = 0.1
-"""After a point where nothing finite was seen the next is at most this part of the way there."""
-SMALL = 0.01
-"""The small step where the start is believed uphill, as a part of the smallest step probed."""
-FLAT_SLOPE, FLAT_COVARIANCE = 1e-5, 1e-4
-"""Below these the surrogate counts as flat."""
 STEP_MIN, STEP_MAX = 1e-100, 1e100
 """Where guesses stay, so that steps are finite and squares of their inverses too."""
 
@@ -88,6 +78,12 @@ class Prls:
         growth: how much longer than the accepted step the next search begins.
         offset: τ, how far before the origin the surrogate's process started, in units of α_0.
         max_probes: end after this many probes.
+        inertia: how much of the running mean of steps a new step leaves.
+        outlier: a guess so many times above or below the running mean is replaced by it.
+        closer: after a point where nothing finite was seen the next is at most this part of the way there.
+        small: the small step where the start is believed uphill, as a part of the smallest step probed.
+        flat_slope: below it, and `flat_covariance`, the surrogate counts as flat.
+        flat_covariance: see `flat_slope`.
     """
 
     observes: ClassVar[type[Moments]] = Moments
@@ -100,6 +96,12 @@ class Prls:
     growth: float = 1.3
     offset: float = 10.0
     max_probes: int = 7
+    inertia: float = 0.95
+    outlier: float = 100.0
+    closer: float = 0.1
+    small: float = 0.01
+    flat_slope: float = 1e-5
+    flat_covariance: float = 1e-4
 
     def __post_init__(self) -> None:
         require_fraction("decrease", self.decrease, "it is a part of the decrease promised by the slope")
@@ -112,10 +114,16 @@ class Prls:
         )
         require_fraction("acceptance", self.acceptance, "it is compared with a probability")
         _require_step("step_first", self.step_first, "it is the first step probed")
+        require(1.0 < self.outlier < math.inf, "outlier", "above 1 and finite", "it is a factor", self.outlier)
+        for name in ("inertia", "closer", "small"):
+            require_fraction(name, getattr(self, name), "it is a part")
+        for name in ("flat_slope", "flat_covariance"):
+            value = getattr(self, name)
+            require(0.0 <= value < math.inf, name, "0 or more and finite", "what is below it counts as flat", value)
         require(
-            1.0 <= self.growth <= OUTLIER,
+            1.0 <= self.growth <= self.outlier,
             "growth",
-            f"at least 1 and at most {OUTLIER:g}",
+            f"at least 1 and at most {self.outlier:g}",
             "the next search begins at the last step times it",
             self.growth,
         )
@@ -248,20 +256,20 @@ class Prls:
         if last:
             return _settle(beliefs, plan, fit, Stop.LOWEST_MEAN)
         if len(beliefs) == 1:  # nothing seen yet but the origin
-            return plan._replace(point=CLOSER * bound, options=())
+            return plan._replace(point=self.closer * bound, options=())
         lowest = _lowest(beliefs)
-        if abs(lowest.slope) < FLAT_SLOPE and lowest.covariance < FLAT_COVARIANCE and lowest.point in fit:
+        if abs(lowest.slope) < self.flat_slope and lowest.covariance < self.flat_covariance and lowest.point in fit:
             return _Plan(lowest.point, stop=Stop.ALMOST_FLAT)
         minima = surrogate.minima()
         if minima[0] is None and zero.slope > 0.0:
-            return plan._replace(point=SMALL * min(beliefs[1].point, bound), small=True, options=())
+            return plan._replace(point=self.small * min(beliefs[1].point, bound), small=True, options=())
         fine = [one for one in beliefs[1:-1] if one.point in fit and self._accepts(zero, one)]
         if fine:
             return _Plan(_lowest(fine).point, stop=Stop.PROBABLY_WOLFE_EARLIER)
         ahead = beliefs[-1].point + extension
         if bound < math.inf:
             before = max(one.point for one in beliefs if one.point < bound)
-            ahead = before + CLOSER * (bound - before)
+            ahead = before + self.closer * (bound - before)
             if not before < ahead < bound:
                 return _settle(beliefs, plan, fit, Stop.NO_PROGRESS)
         options = (*(one for one in minima if one is not None and one < bound), ahead)
@@ -289,15 +297,15 @@ class Prls:
 
     def _after(self, memory: PrlsMemory, step: float) -> PrlsMemory:
         """The memory after an accepted step."""
-        mean = INERTIA * memory.mean + (1.0 - INERTIA) * step
+        mean = self.inertia * memory.mean + (1.0 - self.inertia) * step
         guess = self.growth * step
-        if guess > OUTLIER * mean or guess < mean / OUTLIER:
+        if guess > self.outlier * mean or guess < mean / self.outlier:
             guess = mean
         return _within(guess, mean)
 
     def _below(self, memory: PrlsMemory, step: float) -> PrlsMemory:
         """The memory where even the smallest step probed gave nothing finite: begin there, outlier or not."""
-        return _within(self.growth * step, INERTIA * memory.mean + (1.0 - INERTIA) * step)
+        return _within(self.growth * step, self.inertia * memory.mean + (1.0 - self.inertia) * step)
 
 
 class _Plan(NamedTuple):

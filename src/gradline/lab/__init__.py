@@ -1,0 +1,51 @@
+"""The paper's experiments: problems, plans, engines and a store of results.
+
+```python
+from gradline.lab import plan, studies
+
+assert len(plan(studies.load("bcwd"))) == 240
+```
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradline.lab.findings.query import results, summary
+    from gradline.lab.jobs.store import Store
+    from gradline.lab.studies import Study, plan
+    from gradline.lab.studies.running import run_study
+
+__all__ = ["Store", "Study", "plan", "results", "run_study", "summary"]
+
+_WHERE = {
+    "Store": "jobs.store",
+    "Study": "studies",
+    "plan": "studies",
+    "results": "findings.query",
+    "run_study": "studies.running",
+    "summary": "findings.query",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Import what needs pandas, pyarrow and others when it is asked for, and say how to install them."""
+    if name not in _WHERE:
+        raise AttributeError(f"module 'gradline.lab' has no attribute {name!r}")
+    try:
+        value = getattr(import_module(f"gradline.lab.{_WHERE[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.split(".")[0] == "gradline":
+            raise
+        raise ModuleNotFoundError(
+            f"gradline.lab.{name} needs {error.name}, which is not installed: pip install 'gradline[study]'",
+            name=error.name,
+        ) from error
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(set(globals()) | set(__all__))

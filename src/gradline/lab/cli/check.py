@@ -1,0 +1,143 @@
+"""`gradline check`: what a study is, whether it can be run, and what it takes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradline.lab.cli.options import Count, data_option, load_study, study_options, without_absent
+
+if TYPE_CHECKING:
+    from gradline.lab.jobs.estimate import Estimate
+    from gradline.lab.jobs.runs import Run
+    from gradline.lab.studies import Study
+
+
+@click.command(
+    short_help="Check a study and estimate what it takes.",
+    epilog="\b\nExamples:\n"
+    "  gradline check bcwd\n"
+    "  gradline check mine.toml --seeds 3 --workers 8\n"
+    "  gradline check mnist-net1 --no-measure",
+)
+@study_options
+@click.option("--workers", type=Count(1), metavar="N", help="Processes (default: one for each core).")
+@click.option("--measure/--no-measure", default=True, help="Run a moment of it to see how fast this machine is.")
+@data_option
+def check(
+    study: str,
+    seeds: int | None,
+    budget: int | None,
+    batch_size: tuple[int, ...],
+    method: tuple[str, ...],
+    problem: tuple[str, ...],
+    workers: int | None,
+    measure: bool,
+) -> None:
+    """Check STUDY and estimate what it takes, without running it.
+
+    Reports the number of runs and evaluations, and from a moment of each kind of run the time, memory and disk space.
+    """
+    from rich.markup import escape
+
+    from gradline.lab import engines
+    from gradline.lab.cli.words import console
+    from gradline.lab.jobs.estimate import estimate
+    from gradline.lab.jobs.executors import default_workers
+    from gradline.lab.problems import data
+    from gradline.lab.studies import plan, validate
+
+    chosen = load_study(study, seeds, budget, batch_size, method, problem)
+    chosen = without_absent(chosen, console(stderr=True))
+    for name in sorted({problem.data for problem in chosen.problems if problem.data is not None}):
+        try:
+            data.load(name, download=False, progress=False)
+        except data.DataError as error:
+            raise click.ClickException(
+                f"data set {name} is not in {data.data_directory()}, or is damaged: "
+                f"`gradline data fetch {name}` gets it, --data DIR looks for it elsewhere"
+            ) from error
+    runs = plan(chosen)
+    validate(runs)
+    out = console()
+    out.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
+    out.print()
+    out.print(_facts(chosen, runs))
+    if not measure:
+        out.print("\n[green]The study can be run.[/] Nothing was measured.")
+        return
+    count = workers or default_workers()
+    notes = console(stderr=True)
+    with notes.status("measuring") as status:
+        found = estimate(
+            runs,
+            count,
+            make_engine=engines.make,
+            key=engines.group_key,
+            notice=lambda text: status.update(f"measuring {text}"),
+        )
+    out.print()
+    out.print(_paces(found))
+    out.print()
+    out.print(_costs(found, count))
+    out.print("\n[green]The study can be run.[/]")
+
+
+def _facts(study: Study, runs: list[Run]) -> Any:
+    from gradline.lab.cli.words import count, plural, ranges
+
+    made = _grid()
+    made.add_row("problems", ", ".join(f"{item.name} ({count(item.parameters)} weights)" for item in study.problems))
+    made.add_row("methods", ", ".join(method.name for method in study.methods))
+    made.add_row("batch sizes", ", ".join(str(size) for size in sorted({run.batch_size for run in runs})))
+    if any(run.direction_batch_size for run in runs):
+        sizes = ["same" if size is None else str(size) for size in study.direction_batch_sizes]
+        made.add_row("of directions", ", ".join(sizes))
+    made.add_row("sampling", ", ".join(mode.value for mode in study.sampling))
+    made.add_row("seeds", f"{len(study.seeds)} ({ranges(study.seeds)})")
+    budgets = sorted({run.budget for run in runs})
+    total = sum(run.budget for run in runs)
+    each = " or ".join(count(budget) for budget in budgets)
+    made.add_row("runs", f"{plural(len(runs), 'run')} of {each} evaluations, {count(total)} in all")
+    return made
+
+
+def _paces(found: Estimate) -> Any:
+    from gradline.lab.cli.words import count, duration, table
+
+    made = table("problem", ">B", ">runs", ">evaluations", ">a second", ">time of one worker")
+    for pace in found.paces:
+        made.add_row(
+            pace.problem,
+            str(pace.batch_size),
+            count(pace.runs),
+            count(pace.evaluations),
+            count(pace.rate),
+            duration(pace.seconds),
+        )
+    return made
+
+
+def _costs(found: Estimate, workers: int) -> Any:
+    from gradline.lab.cli.words import duration, plural, size
+
+    made = _grid()
+    made.add_row(
+        "time",
+        f"about [bold]{duration(found.seconds)}[/] with {plural(workers, 'worker')} "
+        f"(measured for {duration(found.measured)} on this machine)",
+    )
+    if found.memory:
+        made.add_row("memory", f"about {size(found.memory)} a worker")
+    made.add_row("disk", f"about {size(found.disk)}, and up to {size(found.checkpoints)} of checkpoints while it runs")
+    return made
+
+
+def _grid() -> Any:
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 3, 0, 0))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column()
+    return made

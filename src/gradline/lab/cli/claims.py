@@ -1,0 +1,70 @@
+"""`gradline claims`: what the paper claims, held against results."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from gradline.lab.findings.claims import Verdict
+
+MARKS = {True: "yes", False: "no", None: "not run"}
+
+
+@click.command(
+    short_help="Hold the paper's claims against results.",
+    epilog="\b\nExamples:\n"
+    "  gradline claims results/bcwd\n"
+    "  gradline results results/bcwd --csv bcwd.csv && gradline claims bcwd.csv --markdown",
+)
+@click.argument("source", metavar="DIR", type=click.Path())
+@click.option("--markdown", is_flag=True, help="Print it as a Markdown table.")
+def claims(source: str, markdown: bool) -> None:
+    """Say of each claim of the paper whether the runs in DIR reproduce it, with the figures.
+
+    DIR is a folder of results, or a file that `gradline results --csv` wrote. A claim has parts; one that no run can
+    decide is "not run".
+    """
+    from gradline.lab.findings.claims import claims as held
+
+    verdicts = held(_summary(Path(source)))
+    if markdown:
+        click.echo(_markdown(verdicts))
+        return
+    from gradline.lab.cli.words import console
+
+    out = console()
+    for verdict in verdicts:
+        out.print(f"[bold]{verdict.number}. {verdict.claim}[/]: {verdict.verdict}")
+        for part in verdict.parts:
+            out.print(f"   {MARKS[part.holds]:>7}  {part.statement}: [dim]{part.seen}[/]", highlight=False)
+        out.print(f"            [dim]{verdict.runs}[/]", highlight=False)
+
+
+def _summary(source: Path) -> pd.DataFrame:
+    import pandas as pd
+
+    from gradline.lab import summary
+
+    if not source.is_file():
+        return summary(source)
+    frame = pd.read_csv(source)
+    missing = {"problem", "method", "start_train_loss"} - set(frame)
+    if missing:
+        raise click.ClickException(
+            f"{source} must be a file that `gradline results --csv` wrote, but it has no {sorted(missing)[0]}"
+        )
+    return frame
+
+
+def _markdown(verdicts: list[Verdict]) -> str:
+    lines = ["| | claim | verdict | what was seen |", "|---|---|---|---|"]
+    for verdict in verdicts:
+        first = f"{verdict.number} | **{verdict.claim}** | **{verdict.verdict}** | {verdict.runs}"
+        lines.append(f"| {first} |")
+        lines += [f"| | {part.statement} | {MARKS[part.holds]} | {part.seen} |" for part in verdict.parts]
+    return "\n".join(lines)

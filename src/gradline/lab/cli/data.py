@@ -1,0 +1,67 @@
+"""`gradline data`: which files of data sets are there, and fetching them."""
+
+from __future__ import annotations
+
+import click
+
+from gradline.lab.cli.options import data_option
+
+
+@click.group(
+    short_help="Say which data files are there, or fetch them.",
+    invoke_without_command=True,
+    epilog="\b\nExamples:\n  gradline data\n  gradline data fetch mnist\n  gradline data --data ~/data fetch cifar10",
+)
+@data_option
+@click.pass_context
+def data(context: click.Context) -> None:
+    """Say which files of the data sets are there and whole; `fetch` gets them.
+
+    Iris and BCWD come with scikit-learn and need no files.
+    """
+    if context.invoked_subcommand is None:
+        _status()
+
+
+@data.command()
+@click.argument("name", nargs=-1, required=True)
+@click.option("--quiet", is_flag=True, help="No progress bar.")
+def fetch(name: tuple[str, ...], quiet: bool) -> None:
+    """Download the files of data sets NAME, check them, and say where they are."""
+    from gradline.lab.problems import data as sets
+    from gradline.lab.studies.toml import StudyError, unknown
+
+    for wanted in name:
+        if wanted not in sets.SOURCES:
+            raise StudyError(unknown("data set", wanted, sets.SOURCES))
+    for wanted in name:
+        if sets.SOURCES[wanted].downloads:
+            folder = sets.fetch(wanted, progress=not quiet)
+            click.echo(f"{wanted} is whole, in {folder}")
+        else:
+            click.echo(f"{wanted} comes with scikit-learn: there is nothing to fetch")
+
+
+def _status() -> None:
+    from rich.markup import escape
+
+    from gradline.lab.cli.words import console, size, table
+    from gradline.lab.problems import data as sets
+
+    out = console()
+    out.print(f"Files in {escape(str(sets.data_directory()))}")
+    out.print()
+    made = table("data set", "file", ">size", "state")
+    for name, source in sets.SOURCES.items():
+        if not source.downloads:
+            made.add_row(f"[bold]{name}[/]", "", "", "[green]comes with scikit-learn[/]")
+    colours = {"verified": "green", "missing": "dim", "partly downloaded": "yellow", "damaged": "red"}
+    for line in sets.status():
+        state = line.state.value
+        made.add_row(
+            f"[bold]{line.data_set}[/]",
+            escape(str(line.path.relative_to(sets.data_directory()))),
+            size(line.expected),
+            f"[{colours[state]}]{state}[/]",
+        )
+    out.print(made)

@@ -1,0 +1,129 @@
+"""How a study's progress is shown: live in a terminal, else as a line now and then."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
+
+from gradline.lab.cli.words import clock, count
+
+if TYPE_CHECKING:
+    from gradline.lab.jobs.progress import Observer, Snapshot
+
+LINE_EVERY = 10.0
+"""Seconds between two lines where there is no terminal."""
+
+
+@contextmanager
+def observing(console: Console, *, quiet: bool) -> Iterator[Observer]:
+    """The observer for a console."""
+    if quiet:
+        yield Quiet(console)
+    elif console.is_terminal:
+        with Live(console=console, transient=True, refresh_per_second=4) as live:
+            yield Display(live)
+    else:
+        yield Lines(console)
+
+
+class Quiet:
+    """Shows errors only."""
+
+    def __init__(self, console: Console) -> None:
+        self.console = console
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Nothing."""
+
+    def message(self, text: str) -> None:
+        """Nothing."""
+
+    def error(self, text: str) -> None:
+        """Show it."""
+        self.console.print(f"[red]error:[/] {escape(text)}")
+
+
+class Lines(Quiet):
+    """A line every ten seconds."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console)
+        self._next: float | None = None
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Say how far it is, if it is time."""
+        now = time.monotonic()
+        if self._next is None:
+            self._next = now + LINE_EVERY
+            if snapshot.runs > snapshot.before:
+                self.console.print(_plan(snapshot))
+        elif now >= self._next:
+            self._next = now + LINE_EVERY
+            self.console.print(f"{clock(snapshot.seconds)}  {', '.join(_facts(snapshot))}")
+
+    def message(self, text: str) -> None:
+        """Show it."""
+        self.console.print(escape(text))
+
+
+class Display(Quiet):
+    """A bar with what is done, how fast, and how long it will take. Errors and messages stay above it."""
+
+    def __init__(self, live: Live) -> None:
+        super().__init__(live.console)
+        self._live = live
+        self._begun = False
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Draw it anew."""
+        if not self._begun:
+            self._begun = True
+            if snapshot.runs > snapshot.before:
+                self.console.print(_plan(snapshot))
+        line = Table.grid(expand=True, padding=(0, 1))
+        line.add_column(ratio=1)
+        line.add_column(justify="right", no_wrap=True)
+        left = "" if snapshot.left is None else f"   {clock(snapshot.left)} left"
+        line.add_row(ProgressBar(total=1.0, completed=snapshot.fraction), f"{100 * snapshot.fraction:.0f}%{left}")
+        facts = Text("   ".join(_facts(snapshot, left=False)), style="dim", overflow="ellipsis", no_wrap=True)
+        self._live.update(Group(line, facts))
+
+    def message(self, text: str) -> None:
+        """Show it above the bar."""
+        self.console.print(escape(text), style="dim")
+
+
+def _plan(snapshot: Snapshot) -> str:
+    missing = snapshot.runs - snapshot.before
+    if not snapshot.before:
+        return f"{count(snapshot.runs)} runs, {count(snapshot.total_evaluations)} evaluations"
+    return (
+        f"{count(snapshot.runs)} runs, of which {count(snapshot.before)} are there: {count(missing)} to make, "
+        f"{count(snapshot.total_evaluations)} evaluations"
+    )
+
+
+def _facts(snapshot: Snapshot, *, left: bool = True) -> list[str]:
+    facts = [
+        f"{count(snapshot.done)}/{count(snapshot.runs - snapshot.before)} runs",
+        f"{count(snapshot.evaluations)}/{count(snapshot.total_evaluations)} evaluations",
+    ]
+    if snapshot.rate is not None:
+        facts.append(f"{count(snapshot.rate)}/s")
+    facts.append(f"{snapshot.working}/{snapshot.workers} workers")
+    if snapshot.elsewhere:
+        facts.append(f"{count(snapshot.elsewhere)} elsewhere")
+    if snapshot.failed:
+        facts.append(f"{count(snapshot.failed)} failed")
+    if left and snapshot.left is not None:
+        facts.append(f"about {clock(snapshot.left)} left")
+    return facts

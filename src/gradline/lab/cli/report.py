@@ -1,0 +1,48 @@
+"""`gradline report`: the results of a study as one HTML page."""
+
+from __future__ import annotations
+
+import click
+
+
+@click.command(
+    short_help="Write the results as one HTML page.",
+    epilog="\b\nExamples:\n"
+    "  gradline report results/bcwd --out bcwd.html\n"
+    "  gradline report results/bcwd --out bcwd.html --no-illustrations --title 'Breast cancer'\n"
+    "  gradline report results/bcwd --out bcwd.html --compare results/compare.json.gz\n\n"
+    "In Python: gradline.lab.report.write(DIR, FILE).",
+)
+@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
+@click.option("--out", "file", required=True, type=click.Path(), metavar="FILE", help="The page.")
+@click.option("--title", metavar="TEXT", help="Of the page (default: from DIR's name).")
+@click.option(
+    "--illustrations/--no-illustrations", default=True, help="Compute and show Figures 1 to 7 too (some seconds)."
+)
+@click.option(
+    "--compare",
+    type=click.Path(exists=True),
+    metavar="FILE_OR_DIR",
+    help="Also compare with other optimizers, by runs of the study compare that are not in DIR.",
+)
+def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
+    """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
+
+    The page needs no network and no other file, so it can be mailed or put on a server as it is. It is written when it
+    is complete: whatever goes wrong, a page that was there before is still there.
+    """
+    from gradline.lab import report as pages
+    from gradline.lab.cli.words import console, size
+
+    notes = console(stderr=True)
+    with notes.status("reading runs") as status:
+        path = pages.write(
+            directory,
+            file,
+            title=title,
+            illustrations=illustrations,
+            compare=compare,
+            report=lambda text: notes.print(text, style="yellow", markup=False),
+            progress=status.update,
+        )
+    click.echo(f"{path} ({size(path.stat().st_size)})")

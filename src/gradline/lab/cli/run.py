@@ -1,0 +1,171 @@
+"""`gradline run`: make the runs of a study that are missing."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradline.lab.cli.options import Count, data_option, load_study, study_options, without_absent
+
+if TYPE_CHECKING:
+    from gradline.lab.jobs.partial import Follower
+    from gradline.lab.jobs.runner import Summary
+
+
+@click.command(
+    "run",
+    short_help="Run a study, or what is missing of it.",
+    epilog="\b\nExamples:\n"
+    "  gradline run bcwd\n"
+    "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
+    "  gradline run mnist-net1 --method gols-i --batch-size 100 --workers 4\n"
+    "  gradline run bcwd --tensorboard\n"
+    "  gradline run compare --problem tune --method angle --seeds 3\n"
+    "  gradline run mine.toml --backend tcp://scheduler:8786 --out /shared/mine",
+)
+@study_options
+@click.option("--workers", type=Count(1), metavar="N", help="Processes (default: one for each core).")
+@click.option(
+    "--backend",
+    default="processes",
+    show_default=True,
+    metavar="NAME",
+    help="processes, dask (a cluster on this machine), tcp://HOST:PORT (a Dask scheduler whose workers share the "
+    "directory), or inline (for debuggers).",
+)
+@click.option("--out", metavar="DIR", type=click.Path(file_okay=False), help="Directory (default: results/STUDY).")
+@click.option(
+    "--checkpoint-every",
+    type=click.FloatRange(0.0, min_open=True),
+    default=30.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How much work may be lost to a kill.",
+)
+@click.option("--threads", type=Count(1), default=1, show_default=True, metavar="N", help="Threads of each worker.")
+@click.option(
+    "--tensorboard",
+    "logs",
+    is_flag=False,
+    flag_value="",
+    metavar="[LOGDIR]",
+    help="Write curves for TensorBoard while the study runs, into LOGDIR (default: DIR/tensorboard).",
+)
+@click.option("--quiet", is_flag=True, help="Only errors.")
+@data_option
+def run_verb(
+    study: str,
+    seeds: int | None,
+    budget: int | None,
+    batch_size: tuple[int, ...],
+    method: tuple[str, ...],
+    problem: tuple[str, ...],
+    workers: int | None,
+    backend: str,
+    out: str | None,
+    checkpoint_every: float,
+    threads: int,
+    logs: str | None,
+    quiet: bool,
+) -> int:
+    """Run STUDY: the name of a study (see `gradline list`) or the path of a TOML file.
+
+    What is in the directory already is not made again, so a study that was stopped, by Ctrl-C or worse, goes on from
+    its last checkpoints when the same command is given again. Options such as --method take the place of the study's.
+
+    To see curves grow, give --tensorboard (after STUDY), and beside it run `tensorboard --logdir DIR/tensorboard`; it
+    says which address to open. Each setting has one curve, the median over its seeds so far, against evaluations.
+    """
+    from rich.markup import escape
+
+    from gradline.lab.cli.display import observing
+    from gradline.lab.cli.words import console
+    from gradline.lab.jobs.runner import Interrupted
+    from gradline.lab.studies.running import run_study
+
+    chosen = load_study(study, seeds, budget, batch_size, method, problem)
+    directory = out or str(Path("results") / chosen.name)
+    notes = console(stderr=True)
+    chosen = without_absent(chosen, notes)
+    command = shlex.join(["gradline", *(click.get_current_context().obj or ())])
+    if not quiet:
+        notes.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
+    try:
+        follower = _follower(logs, directory, notes, quiet=quiet)
+        with observing(notes, quiet=quiet) as observer:
+            done = run_study(
+                chosen,
+                directory,
+                workers=workers,
+                backend=backend,
+                checkpoint_every=checkpoint_every,
+                threads=threads,
+                observer=observer,
+                follower=follower,
+            )
+    except Interrupted:
+        _note(directory, command)
+        notes.print("Stopped. What is finished is stored, the rest has checkpoints. To go on:")
+        notes.print(f"  [bold]{escape(command)}[/]", soft_wrap=True)
+        return 130
+    _note(directory, command)
+    _conclude(done, directory, quiet=quiet)
+    return 1 if done.failures else 0
+
+
+def _note(directory: str, command: str) -> None:
+    """Keep the command beside what it makes, each one once: results are worth little without it."""
+    from gradline.lab.findings.reading import COMMANDS, commands
+
+    known = commands(directory)
+    if command not in known:
+        file = Path(directory) / COMMANDS
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join([*known, command]) + "\n", encoding="utf-8")
+
+
+def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> Follower | None:
+    """Who writes for TensorBoard, if that is wanted."""
+    if logs is None:
+        return None
+    from rich.markup import escape
+
+    from gradline.lab.jobs.tensorboard import TensorBoard
+
+    folder = logs or str(Path(directory) / "tensorboard")
+    follower = TensorBoard(folder)
+    if not quiet:
+        notes.print(f"[dim]To see the curves grow: tensorboard --logdir {escape(shlex.quote(folder))}[/]")
+    return follower
+
+
+def _conclude(done: Summary, directory: str, *, quiet: bool) -> None:
+    from rich.markup import escape
+
+    from gradline.lab.cli.words import console, duration, plural
+
+    notes = console(stderr=True)
+    if done.failures:
+        notes.print(f"[red]{plural(len(done.failures), 'run')} failed[/]; the same command tries again")
+        errors = Counter(failure.error for failure in done.failures)
+        for error, count in errors.most_common():
+            notes.print(f"  {count} × {escape(error)}")
+            keys = [failure.key for failure in done.failures if failure.error == error]
+            for key in keys[:5]:
+                notes.print(f"      {key}")
+            if len(keys) > 5:
+                notes.print(f"      and {len(keys) - 5} more")
+    if quiet:
+        return
+    if done.before == done.runs:
+        notes.print(f"All {plural(done.runs, 'run')} are in {escape(directory)} already: there was nothing to do.")
+    else:
+        before = f"; {plural(done.before, 'run')} had been there before" if done.before else ""
+        notes.print(
+            f"[green]{plural(done.made, 'run')} made[/] in {duration(done.seconds)}, in {escape(directory)}{before}."
+        )
+    notes.print(f"[dim]To look at them: gradline results {escape(shlex.quote(directory))}[/]")

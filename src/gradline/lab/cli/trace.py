@@ -1,0 +1,142 @@
+"""`gradline trace`: one search, probe by probe."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gradline.lab.cli.options import Count, data_option
+
+if TYPE_CHECKING:
+    from gradline.lab.jobs.runs import Run
+    from gradline.protocol import Record
+
+HALF = 12
+"""Characters of the longest bar."""
+
+
+@click.command(
+    short_help="Show one search, probe by probe.",
+    epilog="\b\nExamples:\n"
+    "  gradline trace\n"
+    "  gradline trace --problem bcwd-logr --method prls --batch-size 100 --seed 3\n"
+    "  gradline trace --iteration 20 --iteration 21\n"
+    "  gradline trace --study mine.toml --problem wide --method eager",
+)
+@click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="What is trained.")
+@click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="How.")
+@click.option("--batch-size", type=Count(1), default=50, show_default=True, metavar="B", help="Samples.")
+@click.option("--seed", type=Count(0), default=0, show_default=True, metavar="N", help="Of the run.")
+@click.option(
+    "--iteration",
+    type=Count(1),
+    multiple=True,
+    default=(1,),
+    show_default=True,
+    metavar="N",
+    help="Which search of the run. Repeatable.",
+)
+@click.option(
+    "--sampling",
+    type=click.Choice(["dynamic", "static", "full"]),
+    default="dynamic",
+    show_default=True,
+    help="Which samples an evaluation sees.",
+)
+@click.option("--study", metavar="FILE", help="A study that defines the problem or the method.")
+@data_option
+def trace(
+    problem: str,
+    method: str,
+    batch_size: int,
+    seed: int,
+    iteration: tuple[int, ...],
+    sampling: str,
+    study: str | None,
+) -> None:
+    """Show a search probe by probe: each step, what was seen there, and why it ended.
+
+    The run is made anew up to that search, on the same mini-batches as in a study.
+    """
+    from gradline.lab import studies
+    from gradline.lab.cli.words import console
+    from gradline.lab.engines.recorder import watch
+    from gradline.lab.jobs.runs import Run, Sampling
+    from gradline.lab.studies import validate
+
+    chosen = studies.load(study or "bcwd", problems=[problem], methods=[method])
+    trained = chosen.problems[0]
+    mode = Sampling(sampling)
+    run = Run(
+        problem=trained,
+        method=chosen.methods[0],
+        batch_size=trained.samples if mode is Sampling.FULL else batch_size,
+        seed=seed,
+        budget=max(trained.budget, 100 * max(iteration)),
+        sampling=mode,
+        record_every=10**9,
+    )
+    validate([run])
+    out = console()
+    wanted, seen = set(iteration), 0
+    for seen, record in enumerate(itertools.islice(watch(run), max(wanted)), start=1):
+        if seen in wanted:
+            if seen != min(wanted):
+                out.print()
+            show(out, run, record, seen)
+    if seen < max(wanted):
+        raise click.ClickException(f"the run ended at iteration {seen}, so it has no iteration {max(wanted)}")
+
+
+def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
+    """Print one search."""
+    from rich.markup import escape
+
+    from gradline.lab.cli.words import number, plural, table
+    from gradline.protocol import Value
+
+    at_zero, accepted = record.origin.at_zero, record.outcome.probe
+    out.print(
+        f"[bold]{escape(run.problem.name)}[/], [bold]{escape(run.method.name)}[/], batch size {run.batch_size}, "
+        f"{run.sampling.value} sampling, seed {run.seed}, iteration [bold]{iteration}[/]"
+    )
+    out.print(f"[dim]{escape(repr(record.search))}; direction of length {number(record.origin.norm)}[/]")
+    out.print()
+    observed = [at_zero, *(seen for _, seen in record.transcript)]
+    with_values = any(isinstance(seen, Value) for seen in observed)
+    made = table(">probe", ">step", ">slope", *([">value"] if with_values else []), "uphill or downhill", "")
+    largest = max((abs(seen.slope) for seen in observed if math.isfinite(seen.slope)), default=0.0)
+    for probe, (step, seen) in enumerate([(0.0, at_zero), *record.transcript]):
+        made.add_row(
+            "start" if probe == 0 else str(probe),
+            number(step, 4),
+            number(seen.slope, 4),
+            *([_value(seen)] if with_values else []),
+            bar(seen.slope, largest),
+            "[bold]accepted[/]" if accepted is not None and probe == accepted + 1 else "",
+        )
+    out.print(made)
+    out.print()
+    out.print(f"[bold]step {number(record.step, 6)}[/] after {plural(record.evaluations, 'probe')}: {record.stop}")
+
+
+def _value(seen: Any) -> str:
+    from gradline.lab.cli.words import number
+
+    return number(seen.value, 4) if hasattr(seen, "value") else ""
+
+
+def bar(slope: float, largest: float) -> str:
+    """Downhill to the left, uphill to the right, of a length as the slope."""
+    if not math.isfinite(slope):
+        return f"{'':{HALF}}[red]│ not finite[/]"
+    eighths = round(8 * HALF * abs(slope) / largest) if largest else 0
+    eighths = max(eighths, 1) if slope else 0
+    if slope < 0:
+        cells = max(round(eighths / 8), 1)  # there are no blocks that are full from the right
+        return f"{'':{HALF - cells}}[green]{'█' * cells}[/][dim]│[/]"
+    full, rest = divmod(eighths, 8)
+    return f"{'':{HALF}}[dim]│[/][red]{'█' * full}{'▏▎▍▌▋▊▉'[rest - 1] if rest else ''}[/]"

@@ -1,0 +1,108 @@
+"""Engines turn runs into results: in lock-step where that can be done, else one after another.
+
+```python
+from types import SimpleNamespace
+import numpy as np
+from gradline.lab.engines import engine
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import Network
+from gradline.lab.jobs.runs import Run
+
+random = np.random.default_rng(0)
+inputs, targets = random.normal(size=(60, 4)), np.eye(3)[random.integers(3, size=60)]
+data = SimpleNamespace(train_inputs=inputs, train_targets=targets, test_inputs=inputs[:0], test_targets=targets[:0])
+problem = Network(name="small", data="mine", hidden=(5,))
+runs = [
+    Run(problem=problem, method=METHODS["gols-i"], batch_size=10, seed=seed, budget=100) for seed in range(3)
+]
+running = engine(runs, data)
+while running.active:
+    running.advance()
+results = running.finished()
+assert len(results) == 3 and results[0].columns["evaluations"][-1] >= 100
+```
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradline.lab.jobs.engine import Engine
+from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import SearchMethod
+from gradline.lab.problems import Network
+from gradline.protocol import Moments, Slope, Value, observes, observes_at_probes
+
+if TYPE_CHECKING:
+    from gradline.lab.problems.networks import Data
+
+__all__ = ["Engine", "engine", "group_key", "lockstep_accepts", "make"]
+
+
+def make(runs: Sequence[Run], state: dict[str, Any] | None = None) -> Engine:
+    """The engine for some runs, with the data of their problems."""
+    return engine(runs, state=state)
+
+
+def engine(runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> Engine:
+    """The engine for some runs with equal `group_key`s.
+
+    Args:
+        runs: what to run. With a `state`: at least those that had not finished.
+        data: the data set of their problem; `None`: it is loaded.
+        state: what `state_dict()` gave, to go on from there bit for bit.
+    """
+    if not runs:
+        raise ValueError("runs must have at least one run (there is nothing to do), got none")
+    if len({run.key for run in runs}) < len(runs):
+        raise ValueError("runs must differ (results and states are told apart by their keys), but some are equal")
+    # Imported here: to name engines, as planners do, needs no torch.
+    if not all(lockstep_accepts(run) for run in runs):
+        from gradline.lab.engines.ordinary import Ordinary
+
+        return Ordinary(runs, data, state=state)
+    keys = {group_key(run) for run in runs}
+    if len(keys) > 1:
+        raise ValueError(f"runs must have equal group keys (they share one network and its data), got {keys}")
+    from gradline.lab.engines.lockstep import Lockstep
+
+    problem = runs[0].problem
+    assert isinstance(problem, Network)
+    return Lockstep(runs, data or problem.load(), state=state)
+
+
+def lockstep_accepts(run: Run) -> bool:
+    """Whether the lock-step engine can make a run: it looks at problem, search, direction and average.
+
+    It knows fully connected networks, steepest descent, and searches that look at slopes, values, or at moments where
+    they begin. What it declines, the ordinary engine runs.
+    """
+    problem, method = run.problem, run.method
+    return (
+        not run.benchmark
+        and isinstance(problem, Network)
+        and problem.model is None
+        and isinstance(method, SearchMethod)
+        and method.direction is None
+        and not method.average
+        and observes(method.search) in (Slope, Value, Moments)
+        and observes_at_probes(method.search) in (Slope, Value)
+    )
+
+
+def group_key(run: Run) -> Hashable:
+    """Runs with equal keys may share an engine: in lock-step one network, loss and precision, on one data set."""
+    problem = run.problem
+    if not lockstep_accepts(run):
+        return run.key
+    assert isinstance(problem, Network)
+    return (
+        problem.data,
+        problem.z_score,
+        problem.hidden,
+        problem.activation.value,
+        problem.loss.value,
+        problem.dtype,
+        problem.error_samples,
+    )

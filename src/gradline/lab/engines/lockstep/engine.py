@@ -1,0 +1,166 @@
+"""Many runs of one network at once: an `Engine` whose rounds evaluate every run once.
+
+Rows are put together as far as their points and activations fit into `CACHE`: many of a small network, where calls
+cost more than arithmetic; one by one of a large network, where memory traffic is all that counts.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from gradline.lab.engines import lockstep_accepts
+from gradline.lab.engines.lockstep.group import Group
+from gradline.lab.engines.lockstep.layers import Layers
+from gradline.lab.engines.lockstep.measures import Measures
+from gradline.lab.engines.lockstep.points import Points
+from gradline.lab.engines.lockstep.rows import Row
+from gradline.lab.jobs.partial import Growth
+from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.runs import Run
+from gradline.lab.problems import Network
+from gradline.lab.problems.networks import Data
+
+NAME = "lockstep"
+VERSION = 2
+CACHE = 2**23
+"""Bytes that the rows of one group may need."""
+ROUNDS = 8
+"""Evaluations of a row of a large network before it is the next one's turn, and the cache's contents change."""
+
+
+class Lockstep:
+    """Runs of one network (the same data, layers, loss and precision), each in its own iteration and phase.
+
+    Args:
+        runs: the runs; their problems must have equal `group_key`s.
+        data: what they are trained on.
+        state: what `state_dict` gave: go on from there, with the same runs.
+    """
+
+    accepts = staticmethod(lockstep_accepts)
+
+    def __init__(self, runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = None) -> None:
+        self._layers = Layers(_network(runs[0]), data)
+        self._measures = Measures(self._layers)
+        self._done: list[tuple[Row, float]] = []
+        self._evaluations = 0  # of rows that are gone
+        if state is None:
+            self._groups = self._grouped(runs)
+            with torch.inference_mode():
+                for group in self._groups:
+                    group.start()
+        else:
+            self._restore({run.key: run for run in runs}, state)
+
+    @property
+    def active(self) -> int:
+        """Runs not finished."""
+        return sum(len(group.rows) for group in self._groups)
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations made so far, as they count for budgets."""
+        return self._evaluations + sum(row.evaluations for group in self._groups for row in group.rows)
+
+    def advance(self) -> None:
+        """One round: one evaluation for each run, or some where the network is large."""
+        with torch.inference_mode():
+            for group in self._groups:
+                begin = time.perf_counter()
+                done: list[Row] = []
+                for _ in range(ROUNDS if self._layers.large else 1):
+                    done += group.round()
+                    if not group.rows:
+                        break
+                if done:
+                    self._measures.flush()
+                group.seconds += (time.perf_counter() - begin) / (len(group.rows) + len(done))
+                for row in done:
+                    self._done.append((row, group.seconds))
+                    self._evaluations += row.evaluations
+        if any(not group.rows for group in self._groups):
+            self._groups = [group for group in self._groups if group.rows]
+
+    def finished(self) -> list[Result]:
+        """The results of runs that have finished since the last call."""
+        done, self._done = self._done, []
+        return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
+
+    def growing(self) -> dict[str, Growth]:
+        """What has been measured of the runs under way."""
+        return {row.run.key: row.table.growth() for group in self._groups for row in group.rows}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything to go on from, as tensors and plain values."""
+        return {
+            "engine": NAME,
+            "version": VERSION,
+            "evaluations": self._evaluations,
+            "groups": [
+                {
+                    "rows": [row.state_dict() for row in group.rows],
+                    "points": group.points.state_dict(),
+                    "seconds": group.seconds,
+                }
+                for group in self._groups
+            ],
+            "measures": self._measures.state_dict(),
+            "done": [[row.state_dict(), seconds] for row, seconds in self._done],
+        }
+
+    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
+        if (state["engine"], state["version"]) != (NAME, VERSION):
+            raise ValueError(
+                f"state must be of {NAME} runs, version {VERSION} (what this gradline reads), "
+                f"got {state['engine']!r}, version {state['version']!r}"
+            )
+        samples = len(self._layers.train)
+
+        def row(saved: dict[str, Any]) -> Row:
+            if saved["run"] not in runs:
+                raise ValueError(f"runs must contain those of the state (they go on), but {saved['run']} is missing")
+            return Row.restored(runs[saved["run"]], samples, saved)
+
+        self._evaluations = state["evaluations"]
+        self._done = [(row(saved), seconds) for saved, seconds in state["done"]]
+        self._groups = []
+        for saved in state["groups"]:
+            rows = [row(one) for one in saved["rows"]]
+            group = Group(rows, Points.restored(saved["points"]), self._layers, self._measures)
+            group.seconds = saved["seconds"]
+            self._groups.append(group)
+        self._measures.load_state_dict(
+            state["measures"], {row.run.key: (row.run, row.table) for group in self._groups for row in group.rows}
+        )
+
+    def _grouped(self, runs: Sequence[Run]) -> list[Group]:
+        samples = len(self._layers.train)
+        together: dict[tuple[tuple[int, bool], ...], list[Row]] = {}
+        for run in runs:
+            row = Row(run, samples)
+            sources = row.probes, row.directions or row.probes
+            together.setdefault(tuple((source.size, source.whole) for source in sources), []).append(row)
+        groups = []
+        for sizes, rows in together.items():
+            most = self._capacity(max(sizes)[0])
+            for begin in range(0, len(rows), most):
+                part = rows[begin : begin + most]
+                points = Points.at([self._layers.start(_network(row.run), row.run.seed) for row in part])
+                groups.append(Group(part, points, self._layers, self._measures))
+        return groups
+
+    def _capacity(self, size: int) -> int:
+        """How many rows with batches of a size go together."""
+        if self._layers.large:
+            return 1
+        numbers = 4 * self._layers.width + 2 * size * (sum(self._layers.sizes) + len(self._layers.sizes))
+        return max(1, CACHE // (numbers * self._layers.train.element_size()))
+
+
+def _network(run: Run) -> Network:
+    assert isinstance(run.problem, Network)
+    return run.problem

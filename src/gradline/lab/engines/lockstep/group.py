@@ -1,0 +1,184 @@
+"""Rows whose batches have the same size, evaluated together; each in its own iteration and phase."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradline.lab.engines.lockstep.layers import Layers, Pass
+from gradline.lab.engines.lockstep.measures import Measures
+from gradline.lab.engines.lockstep.points import Points
+from gradline.lab.engines.lockstep.rows import ORIGIN, PROBE, Row
+from gradline.protocol import Record
+
+
+class Group:
+    """Some rows and their points. `round` makes one evaluation for each row."""
+
+    def __init__(self, rows: list[Row], points: Points, layers: Layers, measures: Measures) -> None:
+        self.rows = rows
+        self.points = points
+        self.seconds = 0.0  # of each row that is there
+        self._layers = layers
+        self._measures = measures
+        self._look()
+
+    def _look(self) -> None:
+        self._valued = any(row.valued for row in self.rows)
+        self._one_size = all(row.directions is None for row in self.rows)
+
+    def start(self) -> None:
+        """Measure where the rows start."""
+        for row, point in zip(self.rows, self.points.x0, strict=True):
+            self._measures.add(row.run, row.table, point, float("nan"))
+
+    def round(self) -> list[Row]:
+        """Evaluate every row where it wants to look, and tell it. Returns the rows that have finished."""
+        rows, points = self.rows, self.points
+        points.go([row.step() for row in rows])
+        passes = [(places, self._evaluate(places, number)) for number, places in enumerate(self._by_size())]
+        measured = points.measure()
+        taken: list[int] = []
+        for places, seen in passes:
+            values = [None] * len(places) if seen.losses is None else seen.losses.mean(dim=1).tolist()
+            taken += self._tell(places, measured, values, seen)
+        points.take(taken)
+        return self._leave()
+
+    def _by_size(self) -> list[Sequence[int]]:
+        """The places of rows whose next batches have one size."""
+        if self._one_size:
+            return [range(len(self.rows))]
+        by_size: dict[tuple[int, bool], list[int]] = {}
+        for place, row in enumerate(self.rows):
+            source = row.source
+            by_size.setdefault((source.size, source.whole), []).append(place)
+        return list(by_size.values())
+
+    def _evaluate(self, places: Sequence[int], number: int) -> Pass:
+        """One evaluation of rows whose batches have one size."""
+        rows = [self.rows[place] for place in places]
+        points, all_rows = self.points, len(places) == len(self.rows)
+        if all_rows:
+            weights, gradients = points.blocks(self._layers.views)
+        else:
+            chosen = torch.tensor(places)
+            g = torch.empty(len(places), points.x.shape[1], dtype=points.x.dtype)
+            weights, gradients = self._layers.views(points.x.index_select(0, chosen)), self._layers.views(g)
+        if rows[0].source.whole:
+            samples = self._layers.whole(len(rows))
+        else:
+            batches = [row.batch() for row in rows]
+            indices = np.concatenate(batches) if len(batches) > 1 else batches[0]
+            samples = self._layers.gather(torch.from_numpy(indices), len(rows), number)
+        seen = self._layers.evaluate(weights, samples, gradients, values=self._valued, number=number)
+        if not all_rows:
+            points.g.index_copy_(0, chosen, g)
+        return seen
+
+    def _tell(
+        self,
+        places: Sequence[int],
+        measured: list[tuple[float, float]],
+        values: Sequence[float | None],
+        seen: Pass,
+    ) -> list[int]:
+        """Tell rows what was seen, begin new searches; returns those whose point and gradient are the new origin."""
+        begin: list[int] = []  # places in `places`
+        taken: list[int] = []
+        ended: set[int] = set()
+        for number, place in enumerate(places):
+            row = self.rows[place]
+            if row.phase is PROBE:
+                outcome = row.tell(measured[place][0], values[number] if row.valued else None)
+                if outcome is None:
+                    continue
+                if outcome.probe is None:
+                    self._end(row, place, row.driver.accept(), self.points.x0)
+                    continue
+                if outcome.probe != row.probes_made - 1:
+                    if row.reuse and not row.spent:
+                        continue  # its gradient is evaluated once more before it is accepted
+                    self.points.go_one(place, outcome.step)
+            elif row.phase is ORIGIN:
+                row.count()
+                begin.append(number)
+                continue
+            self._end(row, place, row.driver.accept(), self.points.x)
+            taken.append(place)
+            if row.reuse and not row.over:
+                begin.append(number)
+                ended.add(number)
+        if begin:
+            taken += self._begin(begin, ended, places, measured, values, seen)
+        return taken
+
+    def _begin(
+        self,
+        begin: list[int],
+        ended: set[int],
+        places: Sequence[int],
+        measured: list[tuple[float, float]],
+        values: Sequence[float | None],
+        seen: Pass,
+    ) -> list[int]:
+        """Begin searches from this evaluation; returns the places that have a new gradient only."""
+        variances = self._variances([number for number in begin if self.rows[places[number]].noisy], places, seen)
+        fresh = []
+        for number in begin:
+            place = places[number]
+            row = self.rows[place]
+            early = number in ended
+            value = values[number] if row.valued else None
+            begun = row.begin(measured[place][1], value, *variances.get(number, (0.0, 0.0)), early=early)
+            if early:
+                continue  # already taken; if no search began, the next iteration evaluates anew
+            if begun:
+                fresh.append(place)
+            else:
+                self._end(row, place, row.driver.last, self.points.x0)  # type: ignore[arg-type]
+        return fresh
+
+    def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
+        """The variances of value and slope along the new directions."""
+        found: dict[int, tuple[float, float]] = {}
+        for diagonal in (True, False):
+            numbers = [number for number in noisy if self.rows[places[number]].run.diagonal is diagonal]
+            if not numbers:
+                continue
+            part = seen.only(numbers)
+            chosen = [places[number] for number in numbers]
+            g = self.points.g if len(chosen) == len(self.rows) else self.points.g.index_select(0, torch.tensor(chosen))
+            slope_vars = self._layers.slope_variances(part, g, diagonal=diagonal)
+            value_vars = _of_means(part)
+            pairs = torch.stack((value_vars, slope_vars.to(value_vars.dtype)), dim=1).tolist()
+            found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
+        return found
+
+    def _end(self, row: Row, place: int, record: Record[Any, Any], accepted: Tensor) -> None:
+        """Note the end of a search, before anything is taken: x0 and g0 are still those it began from."""
+        if row.end(record):
+            angle = float("nan")
+            if row.run.angle and record.transcript:
+                angle = self._measures.angle(self.points.x0[place], self.points.g0[place])
+            self._measures.add(row.run, row.table, accepted[place], angle)
+
+    def _leave(self) -> list[Row]:
+        done = [row for row in self.rows if row.over]
+        if done:
+            stay = [place for place, row in enumerate(self.rows) if not row.over]
+            self.rows = [self.rows[place] for place in stay]
+            if stay:
+                self.points.keep(stay)
+            self._look()
+        return done
+
+
+def _of_means(seen: Pass) -> Tensor:
+    losses = seen.losses
+    assert losses is not None
+    return losses.var(dim=1).div_(seen.size)

@@ -1,0 +1,245 @@
+"""A fully connected network for many parameter vectors at once: forward, backward and variances by batched products.
+
+The parameters of one row are one flat vector, layer after layer as blocks [W | b] of outputs × (inputs + 1): the bias
+is the weight of an input that is always 1. Activations have units along the second axis, that 1 at the end, and samples
+along the third, so a layer is one product forward (W a), one for its gradient (δ aᵀ) and one backward (Wᵀ δ), for all
+rows in one call.
+
+A large network is evaluated row by row. In memory its activations have samples first, and its blocks are filled up with
+columns of zeros (inputs, weights and gradients alike) to where rows of memory begin: products are faster so, by up to
+30%. For a small network with few outputs it is the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradline.lab.problems import Activation, Network
+from gradline.lab.problems.networks import Criterion, Data, criterion, initial_weights, largest, sizes
+
+CHUNK = 2**22
+"""Passes over all samples go in pieces of about so many activations of one layer."""
+LARGE = 2**20
+"""Bytes of parameters from which on a network is large."""
+ALIGNED = 64
+"""Bytes of a row of memory."""
+ASIDE = -1
+"""The number of passes that are no evaluations."""
+
+
+@dataclass(slots=True)
+class Pass:
+    """What one evaluation of n rows left behind: activations before each layer and gradients after it (of the mean)."""
+
+    inputs: list[Tensor]
+    deltas: list[Tensor]
+    losses: Tensor | None
+
+    @property
+    def size(self) -> int:
+        """Samples of each row."""
+        return self.deltas[0].shape[2]
+
+    def only(self, rows: Sequence[int]) -> Pass:
+        """The same for some of the rows."""
+        if len(rows) == len(self.deltas[0]):
+            return self
+        chosen = torch.tensor(rows)
+        return Pass(
+            [part.index_select(0, chosen) for part in self.inputs],
+            [part.index_select(0, chosen) for part in self.deltas],
+            None if self.losses is None else self.losses.index_select(0, chosen),
+        )
+
+
+class Layers:
+    """A problem's network and data. `width` is the length of a row's vector, and `large` that it is better alone."""
+
+    def __init__(self, problem: Network, data: Data) -> None:
+        self.problem = problem
+        self.dtype: torch.dtype = getattr(torch, problem.dtype)
+        self.sizes = sizes(problem, data)
+        numbers = sum((before + 1) * after for before, after in pairwise(self.sizes))
+        self.large = numbers * self.dtype.itemsize >= LARGE
+        fill = ALIGNED // self.dtype.itemsize if self.large else 1
+        self._columns = [-(-(before + 1) // fill) * fill for before in self.sizes[:-1]]
+        self.width = sum(columns * after for columns, after in zip(self._columns, self.sizes[1:], strict=True))
+        self.criterion: Criterion = criterion(problem)
+        self.train = self._table(data.train_inputs, data.train_targets)
+        self.test = self._table(data.test_inputs, data.test_targets)
+        sigmoid = problem.activation is Activation.SIGMOID
+        self._squash: Any = torch.sigmoid if sigmoid else torch.tanh
+        self._squash_back: Any = torch.ops.aten.sigmoid_backward if sigmoid else torch.ops.aten.tanh_backward
+        self._spaces: dict[tuple[int, int, int], _Space] = {}
+        self._data = data
+
+    def _table(self, inputs: NDArray[Any], targets: NDArray[Any]) -> Tensor:
+        """Samples as rows [inputs, 1, targets]: a batch is gathered in one go."""
+        table = torch.zeros(len(inputs), self._columns[0] + targets.shape[1], dtype=self.dtype)
+        table[:, : inputs.shape[1]] = torch.from_numpy(np.asarray(inputs))
+        table[:, inputs.shape[1]] = 1.0
+        table[:, self._columns[0] :] = torch.from_numpy(np.asarray(targets))
+        return table
+
+    def start(self, problem: Network, seed: int) -> Tensor:
+        """The parameters at the start of a run."""
+        point = torch.zeros(1, self.width, dtype=self.dtype)
+        given = initial_weights(problem, self._data, seed)
+        for block, weight, bias in zip(self.views(point), given[::2], given[1::2], strict=True):
+            block[0, :, : weight.shape[1]] = torch.from_numpy(weight)
+            block[0, :, weight.shape[1]] = torch.from_numpy(bias)
+        return point[0]
+
+    def views(self, vectors: Tensor) -> list[Tensor]:
+        """The layers' blocks [W | b] of n parameter vectors."""
+        blocks, begin = [], 0
+        for columns, after in zip(self._columns, self.sizes[1:], strict=True):
+            end = begin + columns * after
+            blocks.append(vectors[:, begin:end].view(-1, after, columns))
+            begin = end
+        return blocks
+
+    def gather(self, indices: Tensor, rows: int, number: int = 0) -> Tensor:
+        """The samples of all rows' batches, (n, B, columns). They stay until the next of this shape and number."""
+        space = self._space(rows, len(indices) // rows, number)
+        torch.index_select(self.train, 0, indices, out=space.samples)
+        return space.samples.view(rows, -1, self.train.shape[1])
+
+    def whole(self, rows: int) -> Tensor:
+        """All training samples for each row, without a copy."""
+        return self.train.expand(rows, *self.train.shape)
+
+    def evaluate(
+        self, weights: list[Tensor], samples: Tensor, gradients: list[Tensor], *, values: bool, number: int = 0
+    ) -> Pass:
+        """The gradients of the mean losses at n points on n batches, into `gradients`; with the losses, if asked.
+
+        Points and gradients come as their blocks, see `views`. What it returns stands until the next evaluation of this
+        shape and number: passes that are needed at the same time have different ones.
+        """
+        rows = len(weights[0])
+        inputs, z, targets = self._forward(weights, samples, self._space(rows, samples.shape[1], number).hidden)
+        losses = self.criterion.values(z, targets, 1) if values else None
+        delta = self.criterion.deltas(z, targets, 1).mul_(1.0 / samples.shape[1]).to(self.dtype)
+        deltas = [delta]
+        direct = rows == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
+        for layer in reversed(range(len(weights))):
+            if direct:
+                torch.bmm(delta, inputs[layer].transpose(1, 2), out=gradients[layer])
+            else:
+                gradients[layer].copy_(torch.bmm(delta, inputs[layer].transpose(1, 2)))
+            if layer:
+                units = self.sizes[layer]
+                back = self._product(weights[layer][:, :, :units].transpose(1, 2), delta)
+                delta = self._squash_back(back, inputs[layer][:, :units])
+                deltas.append(delta)
+        return Pass(inputs, deltas[::-1], losses)
+
+    def _forward(
+        self, weights: list[Tensor], samples: Tensor, hidden: list[Tensor]
+    ) -> tuple[list[Tensor], Tensor, Tensor]:
+        table = samples.transpose(1, 2)
+        inputs = [table[:, : self._columns[0]]]
+        for weight, room in zip(weights, hidden, strict=False):
+            self._squash(self._product(weight, inputs[-1]), out=room[:, : weight.shape[1]])
+            inputs.append(room)
+        return inputs, self._product(weights[-1], inputs[-1]), table[:, self._columns[0] :]
+
+    def _product(self, weights: Tensor, activations: Tensor) -> Tensor:
+        """Units × samples, with samples first in memory where that is better."""
+        if self.large:
+            return torch.bmm(activations.transpose(1, 2), weights.transpose(1, 2)).transpose(1, 2)
+        return torch.bmm(weights, activations)
+
+    def rooms(self, rows: int, size: int) -> list[Tensor]:
+        """Room for hidden activations, with the 1 that carries the bias."""
+        rooms = []
+        for units, columns in zip(self.sizes[1:-1], self._columns[1:], strict=True):
+            shape = (rows, size, columns) if self.large else (rows, columns, size)
+            room = torch.zeros(shape, dtype=self.dtype)
+            rooms.append(room.transpose(1, 2) if self.large else room)
+            rooms[-1][:, units] = 1.0
+        return rooms
+
+    def slope_variances(self, seen: Pass, g: Tensor, *, diagonal: bool) -> Tensor:
+        """The variances of the mean slopes along each row's own gradient, (n,): exact, or Σ g_i² var g_i."""
+        size = seen.size
+        if diagonal:
+            total = torch.zeros(len(g), dtype=self.dtype)
+            for a, delta, block in zip(seen.inputs, seen.deltas, self.views(g), strict=True):
+                squares = block.square()
+                total.add_(torch.bmm(squares, a.square()).mul_(delta.square()).sum(dim=(1, 2)), alpha=size)
+                total.sub_(squares.square_().sum(dim=(1, 2)))
+            return total.div_(size - 1).clamp_(min=0.0)
+        slopes = torch.zeros(len(g), size, dtype=self.dtype)
+        for a, delta, block in zip(seen.inputs, seen.deltas, self.views(g), strict=True):
+            if size * (block.shape[1] + block.shape[2]) <= block.shape[1] * block.shape[2]:
+                alike = torch.bmm(a.transpose(1, 2), a).mul_(torch.bmm(delta.transpose(1, 2), delta))
+                slopes += alike.sum(dim=2)
+            else:
+                slopes += torch.bmm(block, a).mul_(delta).sum(dim=1)
+        return slopes.mul_(size).var(dim=1).div_(size)
+
+    def measure(self, points: Tensor, table: Tensor) -> list[list[float]]:
+        """Mean loss and part of wrong classes on the samples of a table, for n points."""
+        weights, count = self.views(points), len(table)
+        if count == 0:
+            return [[float("nan")] * 2 for _ in points]
+        total = torch.zeros(2, len(points), dtype=torch.float64)
+        step = max(1, CHUNK // (max(self.sizes) * len(points)))
+        for part in torch.split(table, step):
+            samples = part[:, : self._columns[0]].t()
+            if self.large:
+                z = self._product(weights[0], samples[None])
+            else:  # all points see the same samples: their first layers are one product
+                z = torch.mm(weights[0].reshape(-1, len(samples)), samples).view(len(points), -1, len(part))
+            for weight, room in zip(weights[1:], self._space(len(points), len(part), ASIDE).hidden, strict=True):
+                self._squash(z, out=room[:, : z.shape[1]])
+                z = self._product(weight, room)
+            targets = part[:, self._columns[0] :].t()
+            total[0] += self.criterion.values(z, targets.expand_as(z), 1).sum(dim=1, dtype=torch.float64)
+            total[1] += (largest(z, 1) != largest(targets, 0)).sum(dim=1)
+        pairs: list[list[float]] = total.div_(count).t().tolist()
+        return pairs
+
+    def full_gradient(self, point: Tensor) -> Tensor:
+        """The gradient of the mean loss on all training samples at one point, (P,), in float64."""
+        total = torch.zeros(1, self.width, dtype=torch.float64)
+        part = torch.empty(1, self.width, dtype=self.dtype)
+        for table in torch.split(self.train, max(1, CHUNK // max(self.sizes))):
+            self.evaluate(self.views(point[None]), table[None], self.views(part), values=False, number=ASIDE)
+            total.add_(part, alpha=len(table) / len(self.train))
+        return total[0]
+
+    def _space(self, rows: int, size: int, number: int) -> _Space:
+        key = rows, size, number
+        if key not in self._spaces:
+            if len(self._spaces) >= 64:  # numbers of rows and samples that come by turns
+                self._spaces.clear()
+            self._spaces[key] = _Space(self, rows, size)
+        return self._spaces[key]
+
+
+class _Space:
+    """Room for the samples and hidden activations of n rows with batches of B, used again and again."""
+
+    def __init__(self, layers: Layers, rows: int, size: int) -> None:
+        self._layers, self._shape = layers, (rows, size)
+        self.hidden = layers.rooms(rows, size)
+        self._samples: Tensor | None = None
+
+    @property
+    def samples(self) -> Tensor:
+        """Room for samples; whoever looks at the data itself needs none."""
+        if self._samples is None:
+            rows, size = self._shape
+            self._samples = torch.empty(rows * size, self._layers.train.shape[1], dtype=self._layers.dtype)
+        return self._samples

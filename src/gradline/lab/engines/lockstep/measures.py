@@ -1,0 +1,79 @@
+"""Losses and errors at accepted points: small networks wait until there are enough of them for one batched pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradline.lab.engines.lockstep.layers import Layers
+from gradline.lab.jobs.runs import Run
+from gradline.lab.jobs.tables import Table
+from gradline.lab.problems.networks import angle_between
+from gradline.lab.problems.sampling import chosen_samples
+
+MOST = 32
+"""Points of one batched pass."""
+ROOM = 2**22
+"""Bytes of activations of one batched pass."""
+
+
+class Measures:
+    """Measures points of runs into their tables."""
+
+    def __init__(self, layers: Layers) -> None:
+        self._layers = layers
+        samples = max(len(layers.train), len(layers.test))
+        if layers.large or layers.problem.error_samples is not None:
+            self._most = 1  # each has more than enough to do, or its own samples
+        else:
+            self._most = max(1, min(MOST, ROOM // (8 * samples * sum(layers.sizes))))
+        self._points = torch.empty(self._most, layers.width, dtype=layers.dtype)
+        self._waiting: list[tuple[Run, Table, int]] = []
+
+    def add(self, run: Run, table: Table, point: Tensor, angle: float) -> None:
+        """Measure a point for the last iteration of a table, now or later."""
+        place = table.reserve(angle)
+        if self._most == 1:
+            self._measure([(run, table, place)], point[None])
+            return
+        self._points[len(self._waiting)] = point
+        self._waiting.append((run, table, place))
+        if len(self._waiting) == self._most:
+            self.flush()
+
+    def flush(self) -> None:
+        """Measure all that waits."""
+        if self._waiting:
+            waiting, self._waiting = self._waiting, []
+            self._measure(waiting, self._points[: len(waiting)])
+
+    def _measure(self, waiting: list[tuple[Run, Table, int]], points: Tensor) -> None:
+        train, test = self._layers.train, self._layers.test
+        if self._most == 1:
+            train, test = (_part(table, waiting[0][0], part) for part, table in enumerate((train, test)))
+        pairs = zip(self._layers.measure(points, train), self._layers.measure(points, test), strict=True)
+        for (_, table, place), (on_train, on_test) in zip(waiting, pairs, strict=True):
+            table.fill(place, (*on_train, *on_test))
+
+    def angle(self, point: Tensor, gradient: Tensor) -> float:
+        """The angle between a gradient and that of all samples at the same point."""
+        return angle_between(gradient.double(), self._layers.full_gradient(point))
+
+    def state_dict(self) -> dict[str, Any]:
+        """What waits, as plain values."""
+        return {
+            "points": self._points[: len(self._waiting)].clone(),
+            "waiting": [[run.key, place] for run, _, place in self._waiting],
+        }
+
+    def load_state_dict(self, state: dict[str, Any], tables: dict[str, tuple[Run, Table]]) -> None:
+        """Wait for the same points again."""
+        self._waiting = [(*tables[key], place) for key, place in state["waiting"]]
+        self._points[: len(self._waiting)] = state["points"]
+
+
+def _part(table: Tensor, run: Run, part: int) -> Tensor:
+    chosen = chosen_samples(run.seed, len(table), getattr(run.problem, "error_samples", None), part)
+    return table if chosen is None else table[torch.from_numpy(chosen)]

@@ -1,0 +1,177 @@
+"""One run among many: its searches, its place in its random streams and its table. No tensors.
+
+What follows from an observation is the driver's business (`gradline.driver`). If an earlier probe is accepted, its
+gradient is gone: it is evaluated once more before the outcome is accepted, and that does not count.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradline.codec import pack_driver, unpack_driver
+from gradline.driver import Driver, Phase
+from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
+from gradline.lab.jobs.runs import Run, Sampling
+from gradline.lab.jobs.tables import Table
+from gradline.lab.problems.sampling import Batches, Indices
+from gradline.protocol import (
+    Moments,
+    Origin,
+    Outcome,
+    Record,
+    Slope,
+    Value,
+    observes,
+    observes_at_probes,
+)
+
+ORIGIN, PROBE, _ = Phase  # a module's names are found faster than an enum's, and every row asks in every round
+
+
+class Row:
+    """One run: what it is told and what it asks for."""
+
+    __slots__ = (
+        "budget",
+        "directions",
+        "drawn",
+        "driver",
+        "noisy",
+        "over",
+        "probes",
+        "reuse",
+        "run",
+        "static",
+        "table",
+        "valued",
+    )
+
+    def __init__(self, run: Run, samples: int) -> None:
+        check_variances(run, samples)
+        search = run.method.search
+        if observes(search) not in (Slope, Value, Moments):
+            raise TypeError(
+                f"method must be a search of slopes, values or moments (lock-step measures no others), got {search!r}"
+            )
+        self.run = run
+        self.driver = Driver(search)
+        self.budget = run.budget
+        self.reuse = reuses(run)
+        self.static = run.sampling is Sampling.STATIC
+        self.noisy = observes(search) is Moments
+        self.valued = observes(search) is not Slope
+        self.probes = probe_batches(run, samples)
+        self.directions = direction_batches(run, samples)
+        if self.noisy and observes_at_probes(search) is Moments:
+            raise TypeError(
+                f"method must be a search that needs no variances of its probes (engines find them at origins only), "
+                f"got {search!r}"
+            )
+        self.drawn = 0
+        self.over = False
+        self.table = Table(run.record_every)
+
+    @property
+    def phase(self) -> Phase:
+        """What the next evaluation is for; ENDED: for the gradient of an earlier probe, which is evaluated again."""
+        return self.driver.phase
+
+    @property
+    def evaluations(self) -> int:
+        """Evaluations made so far, as they count for budgets."""
+        return self.driver.evaluations
+
+    @property
+    def probes_made(self) -> int:
+        """Probes of the search under way."""
+        pending = self.driver.pending
+        return 0 if pending is None else len(pending.transcript)
+
+    @property
+    def spent(self) -> bool:
+        """Whether the budget is spent. The search under way is ended all the same."""
+        return self.driver.evaluations >= self.budget
+
+    @property
+    def source(self) -> Batches:
+        """Where the next batch comes from."""
+        return self.directions if self.directions is not None and self.phase is ORIGIN else self.probes
+
+    def batch(self) -> Indices:
+        """The batch of the next evaluation."""
+        pending = self.driver.pending
+        if self.directions is not None and pending is None:
+            return self.directions.at(self.table.iterations)
+        if self.static:
+            return self.probes.at(self.table.iterations)
+        if pending is not None and pending.outcome is not None:
+            return self.probes.at(self.drawn - len(pending.transcript) + pending.outcome.probe)  # type: ignore[operator]
+        return self.probes.at(self.drawn)
+
+    def step(self) -> float:
+        """Where the next evaluation is."""
+        pending = self.driver.pending
+        if pending is None:
+            return 0.0
+        return pending.step if pending.outcome is None else pending.outcome.step
+
+    def count(self) -> None:
+        """Count an evaluation at an origin, and its batch."""
+        self.driver.evaluations += 1
+        if self.directions is None:
+            self.drawn += 1
+
+    def tell(self, slope: float, value: float | None) -> Outcome[Any] | None:
+        """Tell the search of its probe."""
+        self.driver.evaluations += 1
+        self.drawn += 1
+        return self.driver.observe(Slope(slope) if value is None else Value(slope, value))
+
+    def begin(
+        self,
+        square: float,
+        value: float | None,
+        value_var: float = 0.0,
+        slope_var: float = 0.0,
+        *,
+        early: bool,
+    ) -> bool:
+        """Begin a search from an evaluation at the present point, and return whether one is under way.
+
+        If there is nothing to search and it was not begun early, the iteration has ended: `driver.last` says how.
+        """
+        norm = math.sqrt(square) if square >= 0.0 else math.nan
+        slope = -norm * norm
+        seen: Slope
+        if value is None:
+            seen = Slope(slope)
+        elif self.noisy:
+            seen = Moments(slope, value, value_var, slope_var)
+        else:
+            seen = Value(slope, value)
+        return self.driver.begin(Origin(seen, norm), zero_direction=norm == 0.0, early=early)
+
+    def end(self, record: Record[Any, Any]) -> bool:
+        """Note a search that has ended; says whether this is a point to measure at."""
+        self.table.add(self.driver.evaluations, len(record.transcript), record.origin, record.outcome)
+        self.over = self.spent
+        return self.table.due(self.driver.evaluations) or self.over
+
+    def state_dict(self) -> dict[str, Any]:
+        """The row as plain values."""
+        return {
+            "run": self.run.key,
+            "driver": pack_driver(self.driver),
+            "drawn": self.drawn,
+            "table": self.table.state_dict(),
+        }
+
+    @classmethod
+    def restored(cls, run: Run, samples: int, state: dict[str, Any]) -> Row:
+        """The inverse of `state_dict`."""
+        row = cls(run, samples)
+        row.driver = unpack_driver(run.method.search, state["driver"])
+        row.drawn = state["drawn"]
+        row.table = Table.restored(state["table"])
+        return row

@@ -1,0 +1,348 @@
+"""Runs one after another: any problem with any method. It is also the reference for lock-step."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import math
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
+from gradline.lab.jobs.partial import Growth
+from gradline.lab.jobs.result import Result, Status
+from gradline.lab.jobs.runs import Run, Sampling
+from gradline.lab.jobs.tables import Table
+from gradline.lab.methods import Method
+from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.stepper import Searching
+from gradline.lab.problems import Network
+from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
+from gradline.lab.problems.sampling import Batches, Purpose
+from gradline.lab.problems.task import Measured, Task
+from gradline.lab.tools.seclusion import secluded
+from gradline.torch.private import foreach_add_, foreach_copy_
+
+NAME = "ordinary"
+VERSION = 2
+IDLE = 100
+"""So many steps in a row without a single evaluation are an error: the budget would never be spent."""
+
+
+class Ordinary:
+    """Runs one after another.
+
+    Args:
+        runs: the runs.
+        data: what they are trained on, if their problems are networks; `None`: their problems load it.
+        state: what `state_dict` gave: go on from there, with the same runs.
+    """
+
+    def __init__(self, runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> None:
+        self._data = data
+        self._waiting = list(runs)
+        self._training: _Training | None = None
+        self._done: list[_Ended] = []
+        self._evaluations = 0.0
+        for run in runs:
+            if not run.benchmark:
+                check_variances(run, data)
+        if state is not None:
+            self._restore({run.key: run for run in runs}, state)
+
+    @property
+    def active(self) -> int:
+        """Runs not finished."""
+        return len(self._waiting) + (self._training is not None)
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations made so far, as they count for budgets."""
+        return self._evaluations + (0.0 if self._training is None else self._training.evaluations)
+
+    def advance(self) -> None:
+        """One step of the run whose turn it is."""
+        if self._training is None:
+            self._training = _Training(self._waiting.pop(0), self._data)
+            self._training.start()
+        training = self._training
+        training.iterate()
+        if training.over:
+            self._done.append(training.ended())
+            self._evaluations += training.evaluations
+            self._training = None
+
+    def finished(self) -> list[Result]:
+        """The results of runs that have finished since the last call."""
+        done, self._done = self._done, []
+        return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
+
+    def growing(self) -> dict[str, Growth]:
+        """What has been measured of the run under way."""
+        return {} if self._training is None else {self._training.run.key: self._training.table.growth()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """Everything to go on from, as tensors and plain values.
+
+        A run whose method cannot be taken up (most peers cannot) begins anew.
+        """
+        training = None if self._training is None else self._training.state_dict()
+        again = [] if self._training is None or training is not None else [self._training.run]
+        return {
+            "engine": NAME,
+            "version": VERSION,
+            "evaluations": self._evaluations,
+            "waiting": [run.key for run in (*again, *self._waiting)],
+            "training": training,
+            "done": [
+                [one.run.key, one.table.state_dict(), one.seconds, one.status.value, one.reason] for one in self._done
+            ],
+        }
+
+    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
+        if (state["engine"], state["version"]) != (NAME, VERSION):
+            raise ValueError(
+                f"state must be of {NAME} runs, version {VERSION} (what this gradline reads), "
+                f"got {state['engine']!r}, version {state['version']!r}"
+            )
+
+        def run(key: str) -> Run:
+            if key not in runs:
+                raise ValueError(f"runs must contain those of the state (they go on), but {key} is missing")
+            return runs[key]
+
+        self._evaluations = state["evaluations"]
+        self._waiting = [run(key) for key in state["waiting"]]
+        self._done = [
+            _Ended(run(key), Table.restored(table), seconds, Status(status), reason)
+            for key, table, seconds, status, reason in state["done"]
+        ]
+        if state["training"] is not None:
+            self._training = _Training(run(state["training"]["run"]), self._data)
+            self._training.load_state_dict(state["training"])
+
+
+class _Ended(NamedTuple):
+    """A run that has ended."""
+
+    run: Run
+    table: Table
+    seconds: float
+    status: Status
+    reason: str
+
+
+class _Training:
+    """One run under way."""
+
+    def __init__(self, run: Run, data: Data | None) -> None:
+        self.run = run
+        self.table = Table(run.record_every)
+        self.over = False
+        self._status, self._reason = Status.DONE, ""
+        self._watch = _Watch()
+        self._idle = 0
+        self._random = torch.Generator().manual_seed(run.seed).get_state()  # for dropout and the like
+        if run.benchmark:
+            _warm_up(run.method)
+        with self._apart(keep=False):
+            self._objective = Objective(*_parts(run, data), **_options(run))
+        try:
+            check_variances(run, data)
+            with self._apart(), self._watch:
+                self._stepper = run.method.build(self._objective)
+        except Exception as error:
+            self._fail(error)
+        else:
+            if run.angle and isinstance(self._stepper, Searching):
+                self._stepper.watch_direction = True
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations made so far, as they count for the budget."""
+        if isinstance(stepper := getattr(self, "_stepper", None), Searching) and not self.run.benchmark:
+            return stepper.optimizer.evaluations
+        return self._objective.counter.evaluations
+
+    def start(self) -> None:
+        """Measure where the run starts."""
+        if not self.over:
+            self._measure()
+
+    def iterate(self) -> None:
+        """One step."""
+        if self.over:
+            return
+        before = self.evaluations
+        self._objective.begin()
+        try:
+            with self._apart(), self._watch:
+                self._stepper.step()
+            self._idle = 0 if self.evaluations > before else self._idle + 1
+            if self._idle >= IDLE:
+                raise RuntimeError(f"{IDLE} steps in a row without an evaluation")
+        except Exception as error:
+            self._fail(error)
+            return
+        made = self.evaluations
+        searched = isinstance(self._stepper, Searching)
+        if isinstance(self._stepper, Searching):
+            record = self._stepper.record
+            self.table.add(made, record.evaluations, record.origin, record.outcome)
+            searched = bool(record.transcript)
+        else:
+            self.table.add_step(made)
+        self.over = made >= self.run.budget
+        if self.table.due(made) or self.over:
+            self._measure(self._angle() if self.run.angle and searched else math.nan)
+
+    def ended(self) -> _Ended:
+        """What came of the run."""
+        return _Ended(self.run, self.table, self._watch.seconds, self._status, self._reason)
+
+    def _fail(self, error: Exception) -> None:
+        """An error of the method is the result of a run of a comparison; else it is the study's."""
+        if not self.run.benchmark:
+            raise error
+        lines = str(error).strip().splitlines()
+        self._status, self.over = Status.FAILED, True
+        self._reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+    @torch.no_grad()
+    def _measure(self, angle: float = math.nan) -> None:
+        """Measure losses and errors, and end a run whose parameters are not finite any more."""
+        with self._apart(keep=False), self._stepper.measured() as model:
+            was_training = model.training
+            model.eval()
+            measured = self._objective.task.measure(model)
+            model.train(was_training)
+        self.table.fill(self.table.reserve(angle, self._watch.seconds, self._watch.cpu_seconds), measured)
+        if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
+            self._status, self.over = Status.DIVERGED, True
+
+    @contextlib.contextmanager
+    def _apart(self, *, keep: bool = True) -> Iterator[None]:
+        """The run's own random numbers, which go on from here unless they are not to be kept."""
+        with secluded(self._random):
+            yield
+            if keep:
+                self._random = torch.get_rng_state()
+
+    def _angle(self) -> float:
+        """The angle between the direction of the search just ended and that of all samples, where it began."""
+        if not isinstance(self._stepper, Searching):
+            return math.nan
+        gradient = torch.cat([part.reshape(-1) for part in self._full_gradient(self._stepper.origin)])
+        direction = torch.cat([part.reshape(-1) for part in self._stepper.direction])
+        return angle_between(direction.double(), -gradient.double())
+
+    def _full_gradient(self, point: Sequence[Tensor]) -> list[Tensor]:
+        """The gradient of all samples at a point; parameters and gradients are put back."""
+        found = self._objective.task
+        parameters: list[Tensor] = [*self._objective.parameters]
+        here = [parameter.detach().clone() for parameter in parameters]
+        total = [torch.zeros_like(parameter) for parameter in here]
+        try:
+            with torch.no_grad():
+                foreach_copy_(parameters, list(point))
+            for begin in range(0, found.samples, CHUNK):
+                chosen = slice(begin, min(begin + CHUNK, found.samples))
+                loss = found.losses(self._objective.model, chosen).sum() / found.samples
+                foreach_add_(total, torch.autograd.grad(loss, parameters))
+        finally:
+            with torch.no_grad():
+                foreach_copy_(parameters, here)
+        return total
+
+    def state_dict(self) -> dict[str, Any] | None:
+        """The run as tensors and plain values; `None`: it has to begin anew."""
+        stepper = self._stepper.state_dict()
+        if stepper is None:
+            return None
+        return copy.deepcopy(
+            {
+                "run": self.run.key,
+                "model": dict(self._objective.model.state_dict()),
+                "stepper": stepper,
+                "counted": [self._objective.counter.forwards, self._objective.counter.backwards],
+                "steps": self._objective.steps,
+                "drawn": self._objective.drawn,
+                "random": self._random,
+                "table": self.table.state_dict(),
+                "seconds": [self._watch.seconds, self._watch.cpu_seconds],
+            }
+        )
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        objective = self._objective
+        objective.model.load_state_dict(state["model"])
+        self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))
+        objective.counter.forwards, objective.counter.backwards = state["counted"]
+        objective.steps, objective.drawn, self._random = state["steps"], state["drawn"], state["random"]
+        self._watch.seconds, self._watch.cpu_seconds = state["seconds"]
+        self.table = Table.restored(state["table"])
+
+
+class _Watch:
+    """Adds up the time that is spent in its contexts, on the clock and of this thread's processor."""
+
+    def __init__(self) -> None:
+        self.seconds = self.cpu_seconds = 0.0
+        self._begin = 0.0, 0.0
+
+    def __enter__(self) -> None:
+        self._begin = time.perf_counter(), time.thread_time()
+
+    def __exit__(self, *_: object) -> None:
+        self.seconds += time.perf_counter() - self._begin[0]
+        self.cpu_seconds += time.thread_time() - self._begin[1]
+
+
+def _parts(run: Run, data: Data | None) -> tuple[Task, Batches, Batches | None]:
+    """The task of a run, and the batches of its probes and directions."""
+    if data is not None and isinstance(run.problem, Network):
+        made = task(run.problem, data, seed=run.seed)
+    else:
+        made = run.problem.build(run.seed)
+    return made, probe_batches(run, made.samples), direction_batches(run, made.samples)
+
+
+def _options(run: Run) -> dict[str, Any]:
+    return {
+        "static": run.sampling is Sampling.STATIC,
+        "reuse_gradient": reuses(run),
+        "diagonal": run.diagonal,
+    }
+
+
+def _finite(model: nn.Module) -> bool:
+    return all(bool(part.isfinite().all()) for part in model.parameters())
+
+
+_WARM: set[str] = set()
+"""The methods that have been at work in this process."""
+
+
+def _warm_up(method: Method) -> None:
+    """Let a method pay for what is paid once in a process, its imports above all, before times are taken."""
+    if method.name in _WARM:
+        return
+    _WARM.add(method.name)
+    inputs = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
+    batches = Batches(seed=0, purpose=Purpose.PROBES, samples=8, size=4)
+    # Whatever is wrong with the method shows in the run itself.
+    with contextlib.suppress(Exception), secluded():
+        small = Task(
+            nn.Linear(2, 1),
+            8,
+            lambda model, chosen: model(inputs[chosen]).square().sum(dim=1),
+            lambda model: Measured(*[math.nan] * 4),
+        )
+        stepper = method.build(Objective(small, batches))
+        for _ in range(3):
+            stepper.step()

@@ -1,0 +1,102 @@
+"""Watching a run's searches probe by probe, whatever engine drives them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Collection, Generator, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import SearchMethod
+from gradline.lab.tools.threads import threads
+from gradline.protocol import (
+    Origin,
+    Outcome,
+    Record,
+    Search,
+    Slope,
+    Transcript,
+    candidates,
+    observes,
+    observes_at_probes,
+)
+
+
+@dataclass(frozen=True)
+class Watched:
+    """A search that does what another one does and keeps a record of each conversation."""
+
+    inner: Search[Any, Any]
+
+    def __post_init__(self) -> None:
+        # Not a field: a search's fields are its settings.
+        object.__setattr__(self, "_records", [])
+
+    @property
+    def records(self) -> list[Record[Any, Any]]:
+        """Of the searches that have ended."""
+        records: list[Record[Any, Any]] = self.__dict__["_records"]
+        return records
+
+    @property
+    def observes(self) -> type[Slope]:
+        """What the search needs to see."""
+        return observes(self.inner)
+
+    @property
+    def observes_at_probes(self) -> type[Slope]:
+        """What it needs to see of its probes."""
+        return observes_at_probes(self.inner)
+
+    def candidates(self, transcript: Transcript[Any]) -> Collection[int]:
+        """Which probes it may still accept."""
+        return candidates(self.inner, transcript)
+
+    def start(self) -> Any:
+        """Its memory for the first search."""
+        return self.inner.start()
+
+    def search(self, origin: Origin[Any], memory: Any) -> Generator[float, Any, Outcome[Any]]:
+        """One search."""
+        conversation = self.inner.search(origin, memory)
+        transcript: Transcript[Any] = []
+        try:
+            step = next(conversation)
+            while True:
+                seen = yield step
+                transcript.append((step, seen))
+                step = conversation.send(seen)
+        except StopIteration as end:
+            self.records.append(Record(self.inner, origin, memory, end.value, transcript))
+            outcome: Outcome[Any] = end.value
+            return outcome
+
+
+def watch(run: Run) -> Iterator[Record[Any, Any]]:
+    """The searches of a run, one after another: the same that the run makes in a study.
+
+    ```python
+    from gradline.lab.methods import METHODS
+    from gradline.lab.problems import PROBLEMS
+    from gradline.lab.jobs.runs import Run
+    from gradline.lab.engines.recorder import watch
+
+    run = Run(problem=PROBLEMS["bcwd-logr"], method=METHODS["gols-i"], batch_size=50, seed=0, budget=100)
+    first = next(watch(run))
+    assert first.transcript[0][0] == 1e-8 and len(first.transcript) > 20
+    ```
+    """
+    from gradline.lab.engines import make
+
+    if not isinstance(run.method, SearchMethod):
+        raise TypeError(f"method must be a search (its probes are watched), got {run.method.described}")
+    watched = Watched(run.method.search)
+    with threads():
+        engine = make([dataclasses.replace(run, method=dataclasses.replace(run.method, search=watched))])
+    while engine.active:
+        with threads():  # not around the yield: what the caller computes there is the caller's
+            engine.advance()
+            engine.finished()
+        while watched.records:
+            yield watched.records.pop(0)

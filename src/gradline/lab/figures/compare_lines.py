@@ -1,0 +1,245 @@
+"""Two figures of the comparison: performance profiles, and losses against evaluations. The third is `compare_heat`.
+
+Each has a function that computes its numbers from records and one that draws them, which computes nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import style
+from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band
+from gradline.lab.figures.line_styles import looks, page
+from gradline.lab.figures.panels import set_scale
+from gradline.lab.figures.traces import POINTS, held
+from gradline.lab.figures.words import plain
+from gradline.lab.findings.measures import Table
+from gradline.lab.findings.profiles import Profile, profile
+from gradline.plot.inks import LIGHT, Inks
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+    from gradline.lab.findings.trajectory import Trajectory
+
+Array = NDArray[np.float64]
+MEASURES = {"train_loss": TRAIN_LOSS, "test_error": TEST_ERROR}
+FARTHEST = 64.0
+"""The largest ratio that is shown."""
+ABOVE = 1.5
+"""A line may go so many times as high as the highest start; one that explodes would hide all others."""
+COLUMNS = 3
+
+
+@dataclass(frozen=True, eq=False)
+class Outline:
+    """A performance profile as it is drawn: corners of steps."""
+
+    method: str
+    ratios: Array
+    shares: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Outlines:
+    """The numbers of the figure of profiles."""
+
+    outlines: tuple[Outline, ...]
+    settings: tuple[str, ...]
+
+
+def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
+    """The profiles of methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
+
+    Args:
+        table: the records.
+        targets: the training loss to be reached, of each setting.
+        shown: the methods to draw; `None`: all. The best one of a setting is the best of all, drawn or not.
+    """
+    found: Profile = profile(table, targets)
+    outlines = []
+    for method in found.methods if shown is None else shown:
+        ratios, shares = found.steps(method)
+        seen = ratios <= FARTHEST
+        last = float(shares[seen][-1]) if seen.any() else 0.0
+        outlines.append(Outline(method, np.array([1.0, *ratios[seen], FARTHEST]), np.array([0.0, *shares[seen], last])))
+    return Outlines(tuple(outlines), found.settings)
+
+
+def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
+    """One panel: a step line for each method, with its name at the right end, the highest first."""
+    known = looks([outline.method for outline in data.outlines], inks)
+    with page(inks):
+        figure, axes = style.panels(1, 1, height=4.4)
+        axis = axes[0, 0]
+        for outline in data.outlines:
+            options = known[outline.method].options(every=slice(1, -1, max(len(outline.ratios) // 3, 1)))
+            axis.step(outline.ratios, outline.shares, where="post", label=plain(outline.method), **options)
+        ordered = sorted(data.outlines, key=lambda outline: (outline.shares[-1], outline.shares.mean()))
+        heights = apart([float(outline.shares[-1]) for outline in ordered], 0.052, 1.02)
+        for outline, height in zip(ordered, heights, strict=True):
+            look = known[outline.method]
+            # From the end of the line to its name, and there the line once more, as in a legend.
+            reach, sample = FARTHEST * np.array([1.0, 1.1]), FARTHEST * np.array([1.1, 1.22, 1.35])
+            axis.plot(reach, [outline.shares[-1], height], color=look.stroke.color, linewidth=0.6, clip_on=False)
+            axis.plot(sample, [height] * 3, clip_on=False, **look.options(every=[1]))
+            axis.annotate(
+                plain(outline.method),
+                (FARTHEST * 1.43, height),
+                color=look.stroke.color,
+                fontweight="bold" if look.own else "normal",
+                fontsize=8,
+                va="center",
+                annotation_clip=False,
+            )
+        axis.set_xscale("log", base=2)
+        axis.set_xlim(1.0, FARTHEST)
+        axis.set_ylim(0.0, 1.02)
+        axis.set_xticks([1, 2, 4, 8, 16, 32, 64], ["1 (best)", "2", "4", "8", "16", "32", "64"])
+        axis.set_yticks(np.linspace(0.0, 1.0, 6), [f"{share} %" for share in range(0, 101, 20)])
+        axis.grid(axis="y", color=inks.faint, linewidth=0.4, alpha=0.6)
+        axis.set_xlabel("evaluations to the target, over those of the best method")
+        axis.set_ylabel(f"share of {len(data.settings)} settings")
+    return figure
+
+
+def apart(values: Sequence[float], gap: float, top: float) -> list[float]:
+    """Values in rising order, moved as little as it takes to be so far apart, between 0 and the top.
+
+    Args:
+        values: in rising order.
+        gap: between two of them, at least.
+        top: of all.
+    """
+    # Less their places, values must only not fall: those that do share their mean.
+    shares: list[tuple[float, int]] = []
+    for place, value in enumerate(values):
+        mean, count = value - place * gap, 1
+        while shares and shares[-1][0] >= mean:
+            other, many = shares.pop()
+            mean, count = (mean * count + other * many) / (count + many), count + many
+        shares.append((mean, count))
+    level = [mean for mean, count in shares for _ in range(count)]
+    room = top - gap * (len(level) - 1)
+    return [min(max(mean, 0.0), room) + place * gap for place, mean in enumerate(level)]
+
+
+@dataclass(frozen=True, eq=False)
+class Losses:
+    """A measure of a method on a setting: the median over seeds, the lowest and the highest."""
+
+    setting: str
+    method: str
+    band: Band
+    measure: str = "train_loss"
+    against: str = "evaluations"
+    target: float = math.nan
+    """The training loss to be reached; NaN: none is shown."""
+
+
+def losses_data(
+    table: Table,
+    settings: Sequence[str],
+    methods: Sequence[str],
+    *,
+    measure: str = "train_loss",
+    against: str = "evaluations",
+    targets: Mapping[str, float] | None = None,
+    points: int = POINTS,
+) -> tuple[Losses, ...]:
+    """What was measured along training. From where a run failed or diverged on, it is infinite.
+
+    Args:
+        table: the records.
+        settings: which, a panel each.
+        methods: which, a line each.
+        measure: "train_loss" or "test_error".
+        against: "evaluations" or "seconds".
+        targets: of each setting, the training loss to be shown as its target.
+        points: intervals of a curve, at most.
+    """
+    found = []
+    for setting in settings:
+        known = table.get(setting, {})
+        together = [record for method in methods for record in known.get(method, [])]
+        if not together:
+            continue
+        grid = _grid(together, against, points)
+        target = (targets or {}).get(setting, math.nan) if measure == "train_loss" else math.nan
+        for method in methods:
+            if records := known.get(method):
+                ordered = np.sort(np.stack([_held(record, grid, measure, against) for record in records]), axis=0)
+                band = Band(grid, ordered[len(ordered) // 2], ordered[0], ordered[-1])
+                found.append(Losses(setting, method, band, measure, against, target))
+    return tuple(found)
+
+
+def _grid(records: Sequence[Trajectory], against: str, points: int) -> Array:
+    if against == "evaluations":
+        budget = max(record.budget for record in records)
+        return np.unique(np.linspace(0.0, budget, min(budget, points) + 1).round())
+    longest = max((point.seconds for record in records for point in record.counted), default=0.0)
+    return np.linspace(0.0, longest, points + 1)
+
+
+def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
+    points = record.counted
+    at = np.array([point.evaluations if against == "evaluations" else point.seconds for point in points])
+    values = np.array([getattr(point, measure) for point in points])
+    shown = held(at, np.where(np.isnan(values), math.inf, values), grid)
+    ended = at[-1] if len(at) else 0.0
+    return shown if record.status.value == "done" else np.where(grid > ended, math.inf, shown)
+
+
+def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
+    """A panel for each setting, with a line for each method, and of gradline's the range over seeds.
+
+    Nothing is infinite there, and what explodes leaves the panel at its top.
+    """
+    settings = list(dict.fromkeys(losses.setting for losses in data))
+    known = looks(list(dict.fromkeys(losses.method for losses in data)), inks)
+    columns = min(len(settings), COLUMNS) or 1
+    lines = math.ceil(len(settings) / columns) or 1
+    with page(inks):
+        figure, axes = style.panels(lines, columns, height=0.9 + 1.75 * lines, width=8.4)
+        for axis in axes.flat[len(settings) :]:
+            axis.set_visible(False)
+        for axis, setting in zip(axes.flat, settings, strict=False):
+            here = [losses for losses in data if losses.setting == setting]
+            for place, losses in enumerate(here):
+                look = known[losses.method]
+                x, middle, low, high = (np.where(np.isfinite(part), part, np.nan) for part in losses.band)
+                if look.own:
+                    axis.fill_between(x, low, high, color=look.stroke.color, alpha=0.09, linewidth=0)
+                every = max(len(x) // 3, 1)
+                options = look.options(every=(every * (place % 5) // 5, every))
+                axis.plot(x, middle, label=plain(losses.method), **{**options, "markersize": 3.2})
+            _scale(axis, here)
+            problem, _, size = setting.partition("/")
+            axis.set_title(f"{plain(problem)}, B = {size}", fontsize=8.5)
+            if not math.isnan(here[0].target):
+                axis.axhline(here[0].target, color=inks.text, linewidth=0.6, linestyle=":", zorder=1.0)
+        for line in axes if data else ():
+            line[0].set_ylabel(MEASURES[data[0].measure].words)
+        for axis in axes[-1]:
+            axis.set_xlabel(data[0].against if data else "")
+        style.legend_below(figure, axes.flat, columns=5)
+    return figure
+
+
+def _scale(axis: Axes, here: Sequence[Losses]) -> None:
+    """The axes of a panel: from the lowest line to the highest, if that is not too far above where they began."""
+    middles = np.concatenate([losses.band.middle for losses in here])
+    starts = [losses.band.middle[0] for losses in here if np.isfinite(losses.band.middle[0])]
+    roof = ABOVE * max(starts, default=math.inf)
+    shown = middles[np.isfinite(middles) & (middles > 0.0) & (middles <= roof)]
+    set_scale(axis, MEASURES[here[0].measure], [shown])
+    if here[0].against == "seconds":
+        axis.xaxis.set_major_formatter(style.matplotlib("ticker").ScalarFormatter())

@@ -1,0 +1,207 @@
+"""Curves: one measure of the runs of one setting together, and what is in the middle of them.
+
+Where a mean is over runs of different lengths in iterations, it ends with the shortest (the paper's "lowest common
+number of iterations"). On logarithmic scales means and deviations are those of the logarithms, and `NUGGET` is added to
+errors before, as in the paper. Steps of zero, or below 1e-16, moved nothing and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures.traces import Array, Source, Trace, missing, select, traces
+
+NUGGET = 1e-4
+"""Added to errors before their logarithm is taken, so that zero can be shown."""
+
+
+class Measure(NamedTuple):
+    """What is shown of runs, and how."""
+
+    name: str
+    words: str
+    logarithmic: bool = True
+    nugget: float = 0.0
+    floor: float = 0.0
+    """What is not above it has no place on a logarithmic scale."""
+
+    @property
+    def against(self) -> str:
+        """What it is shown against."""
+        return "iterations" if self.name == "step" else "evaluations"
+
+    def linear(self) -> Measure:
+        """The same on a linear scale."""
+        return self._replace(logarithmic=False)
+
+    def shown(self, values: Array) -> Array:
+        """The values as they are drawn: with the nugget, and NaN where a logarithmic scale has no place for them."""
+        if not self.logarithmic:
+            return np.where(np.isfinite(values), values, np.nan)
+        moved = values + self.nugget
+        return np.where(np.isfinite(moved) & (moved > self.floor), moved, np.nan)
+
+
+TRAIN_ERROR = Measure("train_error", "training error", nugget=NUGGET)
+TRAIN_LOSS = Measure("train_loss", "training loss")
+TEST_ERROR = Measure("test_error", "test error", nugget=NUGGET)
+TEST_LOSS = Measure("test_loss", "test loss")
+STEP = Measure("step", "step α", floor=1e-16)
+ANGLE = Measure("angle", "angle", logarithmic=False)
+MEASURES = {measure.name: measure for measure in (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, TEST_LOSS, STEP, ANGLE)}
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """One measure of the runs of one setting: a row for each seed."""
+
+    measure: str
+    problem: str
+    method: str
+    batch_size: int
+    sampling: str
+    direction_batch_size: int | None
+    x: Array
+    """Evaluations; of steps, iterations."""
+    seeds: NDArray[np.int64]
+    runs: Array
+    """Seeds × points, as measured. NaN beyond the end of a run in iterations."""
+
+
+class Band(NamedTuple):
+    """A middle line and what is around it."""
+
+    x: Array
+    middle: Array
+    low: Array
+    high: Array
+
+
+def gather(runs: Sequence[Trace], measures: Iterable[Measure]) -> tuple[Curve, ...]:
+    """The runs of each setting together, measure by measure."""
+    settings: dict[tuple[Any, ...], list[Trace]] = {}
+    for run in runs:
+        key = (run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size)
+        settings.setdefault(key, []).append(run)
+    curves = []
+    for measure in measures:
+        for key, together in settings.items():
+            x, rows = _rows(together, measure.name)
+            seeds = np.array([run.seed for run in together])
+            curves.append(Curve(measure.name, *key, x=x, seeds=seeds, runs=rows))
+    return tuple(curves)
+
+
+def _rows(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
+    if measure != "step":
+        return runs[0].evaluations, np.stack([run.values[measure] for run in runs])
+    longest = max(runs, key=lambda run: len(run.steps))
+    rows = np.full((len(runs), len(longest.steps)), np.nan)
+    for row, run in zip(rows, runs, strict=True):
+        row[: len(run.steps)] = run.steps
+    return longest.step_iterations, rows
+
+
+def _common(curve: Curve) -> tuple[Array, Array]:
+    """As far as all runs go (a value that is not there beyond a run's end is NaN in every later place)."""
+    if curve.measure != "step":
+        return curve.x, curve.runs
+    ends = [np.flatnonzero(~np.isnan(row)) for row in curve.runs]
+    shortest = min((int(end[-1]) + 1 if len(end) else 0 for end in ends), default=0)
+    return curve.x[:shortest], curve.runs[:, :shortest]
+
+
+def cloud(curve: Curve, measure: Measure) -> Band:
+    """The mean over seeds, and one standard deviation to each side; on a logarithmic scale, those of logarithms."""
+    x, rows = _common(curve)
+    shown = measure.shown(rows)
+    if measure.logarithmic:
+        shown = np.log10(shown)
+    there = ~np.isnan(shown)
+    count = np.maximum(there.sum(axis=0), 1)
+    filled = np.where(there, shown, 0.0)
+    mean = np.where(there.any(axis=0), filled.sum(axis=0) / count, np.nan)
+    deviation = np.sqrt((np.where(there, filled - mean, 0.0) ** 2).sum(axis=0) / count)
+    band = Band(x, mean, mean - deviation, mean + deviation)
+    return Band(x, *(10.0**line for line in band[1:])) if measure.logarithmic else band
+
+
+def quantiles(curve: Curve, measure: Measure, *, low: float = 0.25, high: float = 0.75) -> Band:
+    """The median over seeds, and two quantiles."""
+    x, rows = _common(curve)
+    shown = measure.shown(rows)
+    lines = np.full((3, len(x)), np.nan)
+    some = ~np.isnan(shown).all(axis=0)
+    if some.any():
+        lines[:, some] = np.nanquantile(shown[:, some], [0.5, low, high], axis=0)
+    return Band(x, *lines)
+
+
+@dataclass(frozen=True, eq=False)
+class Curves:
+    """The numbers of a figure that is a grid of panels of curves."""
+
+    curves: tuple[Curve, ...]
+
+    def of(self, **wanted: Any) -> list[Curve]:
+        """The curves whose fields are as asked for: equal, or one of a tuple."""
+
+        def fits(value: Any, wish: Any) -> bool:
+            return value in wish if isinstance(wish, tuple) else bool(value == wish)
+
+        return [
+            curve for curve in self.curves if all(fits(getattr(curve, name), wish) for name, wish in wanted.items())
+        ]
+
+    def values_of(self, name: str) -> list[Any]:
+        """The different values of a field, in their order."""
+        return list(dict.fromkeys(getattr(curve, name) for curve in self.curves))
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """Columns of equal length, a row for each point of each run."""
+        columns: dict[str, list[NDArray[Any]]] = {}
+        for curve in self.curves:
+            seeds, points = curve.runs.shape
+            plain = {
+                name: np.full(seeds * points, getattr(curve, name))
+                for name in ("measure", "problem", "method", "batch_size", "sampling")
+            }
+            plain["direction_batch_size"] = np.full(seeds * points, curve.direction_batch_size or curve.batch_size)
+            plain["seed"] = np.repeat(curve.seeds, points)
+            plain["x"] = np.tile(curve.x, seeds)
+            plain["value"] = curve.runs.ravel()
+            for name, column in plain.items():
+                columns.setdefault(name, []).append(column)
+        return {name: np.concatenate(parts) for name, parts in columns.items()}
+
+
+def curves_of(
+    source: Source,
+    measures: Iterable[Measure],
+    *,
+    what: str,
+    study: str,
+    problems: Sequence[str],
+    methods: Sequence[str],
+    **choice: Any,
+) -> Curves:
+    """The curves of a figure. Raises `MissingRuns`, saying which study makes the runs.
+
+    Args:
+        source: see `Source`.
+        measures: what to show.
+        what: the figure, for messages.
+        study: which study makes its runs, for messages.
+        problems: see `select`, as for all that follows.
+        methods: likewise.
+        **choice: likewise.
+    """
+    runs = select(traces(source), problems=problems, methods=methods, **choice)
+    if not runs:
+        raise missing(what, study)
+    return Curves(gather(runs, measures))

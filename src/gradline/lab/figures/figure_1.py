@@ -1,0 +1,162 @@
+"""Figure 1: steps on a contour plot of a loss: too small, too large, and found by a line search."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import style
+from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.tools.threads import threads
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from matplotlib.figure import Figure
+    from torch import Tensor
+
+TITLE = "Steps that are too small, too large, and found by a line search"
+CAPTION = (
+    "From one start on a plane through the loss of the Iris network, small constant steps hardly get anywhere, and "
+    "large ones jump across the valley, further and further. The steps that GOLS-I finds lead down to the bottom."
+)
+NEEDS: tuple[str, ...] = ()
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Path:
+    """Where the updates of one method lead: the start, and the place after each update."""
+
+    x: Array
+    y: Array
+    values: Array
+    evaluations: int
+    """Gradients that it took."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The full-batch loss over two random perpendicular directions, and three ways down."""
+
+    x: Array
+    y: Array
+    values: Array
+    small: Path
+    small_step: float
+    large: Path
+    large_step: float
+    searched: Path
+
+
+@threads()
+def data(
+    *,
+    seed: int = SEED,
+    plane_seed: int = 0,
+    training: int = 200,
+    reach: float = 7.0,
+    points: int = 51,
+    start: tuple[float, float] = (-0.75, 0.75),
+    updates: int = 12,
+    small: float = 0.1,
+    large: float = 7.0,
+) -> Data:
+    """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane.
+
+    Args:
+        seed: of the network's weights.
+        plane_seed: of the two directions.
+        training: evaluations of GOLS-I that find the centre of the plane.
+        reach: half the width of the plane.
+        points: of the grid, along each axis.
+        start: in parts of the reach.
+        updates: of each method.
+        small: the constant step that is too small.
+        large: the constant step that is too large.
+    """
+    import torch
+
+    import gradline
+    from gradline import landscape
+
+    model, loss, samples = iris(seed=seed, training=training)
+    pair = landscape.random_directions(model, seed=plane_seed)
+    grid = np.linspace(-reach, reach, points)
+    seen = landscape.plane(
+        model, lambda x, y: loss(x, y).mean(), samples, directions=(pair[0], pair[1]), x=grid, y=grid, seed=0
+    )
+    assert seen.full is not None
+    names = [name for name, _ in model.named_parameters()]
+    center = [parameter.detach().clone() for parameter in model.parameters()]
+
+    def height(place: Tensor) -> Tensor:
+        moved = [c + place[0] * a + place[1] * b for c, a, b in zip(center, *pair, strict=True)]
+        outputs: Tensor = torch.func.functional_call(model, dict(zip(names, moved, strict=True)), (samples[0],))
+        return 100.0 / 3.0 * (samples[1] - outputs).square().sum(dim=1).mean()
+
+    def path(make: Callable[[Tensor], torch.optim.Optimizer]) -> Path:
+        place = torch.tensor([reach * part for part in start], dtype=torch.float64, requires_grad=True)
+        optimizer = make(place)
+
+        def closure() -> float:
+            optimizer.zero_grad()
+            value = height(place)
+            value.backward()  # type: ignore[no-untyped-call]
+            return value.item()
+
+        places, values = [place.tolist()], [height(place).item()]
+        for _ in range(updates):
+            optimizer.step(closure)
+            places.append(place.tolist())
+            values.append(height(place).item())
+        x, y = np.array(places).T
+        return Path(x, y, np.array(values), getattr(optimizer, "evaluations", updates))
+
+    return Data(
+        x=grid,
+        y=grid,
+        values=seen.full.values,
+        small=path(lambda place: torch.optim.SGD([place], lr=small)),
+        small_step=small,
+        large=path(lambda place: torch.optim.SGD([place], lr=large)),
+        large_step=large,
+        searched=path(lambda place: gradline.GOLSI([place])),
+    )
+
+
+def draw(data: Data) -> Figure:
+    """Contours of the loss, and the three paths."""
+    with style.settings():
+        figure, ((axis,),) = style.panels(1, 1, height=5.0, width=5.6)
+        levels = np.quantile(data.values, np.linspace(0.0, 1.0, 14))
+        levels = np.unique(np.round(levels, 6))
+        filled = axis.contourf(data.x, data.y, data.values, levels=levels, cmap=style.SURFACE, alpha=0.45)
+        axis.contour(data.x, data.y, data.values, levels=levels, colors=style.INKS.faint, linewidths=0.5)
+        for path, stroke, label in (
+            (data.large, style.LINES[1], f"too large: constant step {data.large_step:g}"),
+            (data.searched, style.Stroke(style.INKS.text, "-", "D"), "line search: GOLS-I"),
+            (data.small, style.LINES[0], f"too small: constant step {data.small_step:g}"),
+        ):
+            spent = f"{len(path.x) - 1} updates, {path.evaluations} gradients"
+            fell = f"loss {path.values[0]:.1f} → {path.values[-1]:.1f}"
+            axis.plot(
+                *(path.x, path.y),
+                **stroke.options(every=1),
+                label=f"{label}\n{spent},\n{fell}",
+            )
+        axis.plot(
+            data.small.x[0], data.small.y[0], "*", ms=13, mfc="white", mec=style.INKS.text, label="start", zorder=5
+        )
+        axis.set_xlim(data.x[0], data.x[-1])
+        axis.set_ylim(data.y[0], data.y[-1])
+        axis.set_aspect("equal")
+        axis.set_xlabel("step along random direction 1")
+        axis.set_ylabel("step along random direction 2")
+        figure.colorbar(filled, ax=axis, label="loss of all samples", shrink=0.9, format="%.0f")
+        style.legend_below(figure, [axis], columns=2)
+    return figure

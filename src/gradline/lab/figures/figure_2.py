@@ -1,0 +1,186 @@
+"""Figure 2: one loss with all samples, with static and with dynamic mini-batches, as surfaces and from above."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import style
+from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.tools.threads import threads
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "Full, static and dynamic sampling of one loss"
+CAPTION = (
+    "All samples and each static mini-batch (surface and net in (b)) give a smooth loss with one minimum, but not the "
+    "same one; dynamic mini-batches give one full of minima that mean nothing. The sign changes of the slope along x "
+    "(from - to +) stay near those of the full batch under all three."
+)
+NEEDS: tuple[str, ...] = ()
+
+Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, eq=False)
+class Surface:
+    """Values over the plane (rows are y), where they are lower than all eight neighbours, and sign changes along x."""
+
+    values: Array
+    minima: Mask
+    sign_changes: Mask
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """One loss over two random perpendicular directions."""
+
+    x: Array
+    y: Array
+    full: Surface
+    static: tuple[Surface, ...]
+    dynamic: Surface
+    batch_size: int
+
+
+@threads()
+def data(
+    *,
+    seed: int = SEED,
+    plane_seed: int = 4,
+    training: int = 200,
+    reach: float = 10.0,
+    points: int = 41,
+    batch_size: int = 10,
+    order: int = 0,
+) -> Data:
+    """Look at the loss of a trained Iris network on a plane.
+
+    Args:
+        seed: of the network's weights.
+        plane_seed: of the two directions.
+        training: full-batch evaluations of GOLS-I before.
+        reach: half the width of the plane.
+        points: of the grid, along each axis.
+        batch_size: samples in a mini-batch.
+        order: the seed of the mini-batches.
+    """
+    from gradline import landscape
+
+    model, loss, samples = iris(seed=seed, training=training)
+    first, second = landscape.random_directions(model, seed=plane_seed)
+    grid = np.linspace(-reach, reach, points)
+    seen = landscape.plane(
+        *(model, loss, samples),
+        directions=(first, second),
+        x=grid,
+        y=grid,
+        along=first,
+        batch_size=batch_size,
+        static=2,
+        dynamic=1,
+        seed=order,
+    )
+    assert seen.full is not None
+    assert seen.static is not None
+    assert seen.dynamic is not None
+    return Data(
+        x=grid,
+        y=grid,
+        full=_surface(seen.full.values, seen.full.slopes),
+        static=tuple(map(_surface, seen.static.values, seen.static.slopes)),
+        dynamic=_surface(seen.dynamic.values[0], seen.dynamic.slopes[0]),
+        batch_size=batch_size,
+    )
+
+
+def _surface(values: Array, slopes: Array) -> Surface:
+    lowest = np.zeros(values.shape, dtype=bool)
+    inner = values[1:-1, 1:-1]
+    lowest[1:-1, 1:-1] = True
+    rows, columns = inner.shape
+    for down in range(3):
+        for right in range(3):
+            if (down, right) != (1, 1):
+                lowest[1:-1, 1:-1] &= inner < values[down : down + rows, right : right + columns]
+    changes = np.zeros(values.shape, dtype=bool)
+    changes[:, 1:] = (slopes[:, :-1] <= 0.0) & (slopes[:, 1:] > 0.0)
+    return Surface(values, lowest, changes)
+
+
+def draw(data: Data) -> Figure:
+    """Surfaces above; below, from above, with what would be taken for an optimum."""
+    with style.settings():
+        figure: Any = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 5.2), layout="constrained")
+        grid = figure.add_gridspec(2, 3, height_ratios=[1.15, 1.0])
+        everything = [data.full.values, *(one.values for one in data.static), data.dynamic.values]
+        low, high = min(map(np.min, everything)), max(map(np.max, everything))
+        columns = (
+            ("full batch", (data.full,)),
+            (f"static, B = {data.batch_size}", data.static),
+            (f"dynamic, B = {data.batch_size}", (data.dynamic,)),
+        )
+        below = []
+        for column, (title, surfaces) in enumerate(columns):
+            top = figure.add_subplot(grid[0, column], projection="3d")
+            _tower(top, data, surfaces, low, high)
+            style.letter(top, "abc"[column], title)
+            top.set_box_aspect(None, zoom=1.2)
+            flat = figure.add_subplot(grid[1, column])
+            mesh = flat.pcolormesh(
+                *(data.x, data.y, surfaces[0].values),
+                cmap=style.SURFACE,
+                vmin=low,
+                vmax=high,
+                shading="nearest",
+                alpha=0.75,
+                rasterized=True,
+            )
+            _marks(flat, data, surfaces)
+            flat.set_aspect("equal")
+            flat.set_xlabel("x, along random direction 1")
+            counts = " and ".join(str(int(surface.minima.sum())) for surface in surfaces)
+            plural = "minimum" if counts == "1" else "minima"
+            style.letter(flat, "def"[column], f"from above: {counts} {plural}")
+            below.append(flat)
+        below[0].set_ylabel("y, along random direction 2")
+        figure.colorbar(mesh, ax=below, label="loss F", pad=0.01)
+        style.legend_below(figure, below, columns=4)
+    return figure  # type: ignore[no-any-return]
+
+
+def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], low: float, high: float) -> None:
+    x, y = np.meshgrid(data.x, data.y)
+    for number, surface in enumerate(surfaces):
+        look: dict[str, Any] = {"cmap": style.SURFACE, "vmin": low, "vmax": high, "antialiased": False}
+        if number:  # a second one is a net, so that both can be seen
+            axis.plot_wireframe(x, y, surface.values, color=style.INKS.orange, linewidth=0.5, rcount=14, ccount=14)
+        else:
+            axis.plot_surface(x, y, surface.values, rstride=1, cstride=1, linewidth=0.0, rasterized=True, **look)
+    axis.set_zlim(low, high)
+    axis.view_init(elev=28, azim=-60)
+    axis.set_xlabel("x", labelpad=-8)
+    axis.set_ylabel("y", labelpad=-8)
+    axis.set_zlabel("loss F", labelpad=-6)
+    axis.tick_params(pad=-3)
+    for name in "xyz":
+        axis.locator_params(axis=name, nbins=4)
+
+
+def _marks(axis: Axes, data: Data, surfaces: tuple[Surface, ...]) -> None:
+    """What would be taken for an optimum."""
+    ink, net = style.INKS.text, style.INKS.orange
+    for number, surface in enumerate(surfaces):
+        rows, columns = np.nonzero(surface.sign_changes)
+        bars: dict[str, Any] = {"color": net, "ms": 3} if number else {"color": ink, "ms": 4}
+        names = ("sign change of (b)'s net", "minimum of (b)'s net") if number else ("sign change (SNN-GPP)", "minimum")
+        axis.plot(data.x[columns], data.y[rows], "|", **bars, label=names[0])
+        rows, columns = np.nonzero(surface.minima)
+        dots: dict[str, Any] = {"marker": "D", "mfc": net} if number else {"marker": "o", "mfc": "white"}
+        axis.plot(data.x[columns], data.y[rows], **dots, linestyle="", ms=4, mec=ink, mew=0.8, label=names[1])

@@ -1,0 +1,187 @@
+"""Figure 3: the Iris loss along one direction under full, static and dynamic sampling, and the ball B_ε."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import style
+from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.tools.threads import threads
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+TITLE = "Static and dynamic mini-batches along one direction"
+CAPTION = (
+    "Four static mini-batches give four smooth losses with four different optima, all inside the ball B_ε; jumping "
+    "between the four at each step gives a loss with minima all along the line. The slope that jumps still changes "
+    "sign from - to + inside B_ε only."
+)
+NEEDS: tuple[str, ...] = ()
+
+Array = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Values and slopes at the steps. Rows of the static ones are the mini-batches."""
+
+    steps: Array
+    full_values: Array
+    full_slopes: Array
+    static_values: Array
+    static_slopes: Array
+    jumps: NDArray[np.int64]
+    """Which of the mini-batches the dynamic sampling took at each step."""
+    dynamic_values: Array
+    dynamic_slopes: Array
+    sizes: tuple[int, ...]
+    """Samples in each mini-batch."""
+    optimum: float
+    """Where the full-batch slope changes sign (on a straight line between two steps)."""
+    optima: Array
+    """Where each mini-batch's slope does."""
+    ball: tuple[float, float]
+    """B_ε: the range of the mini-batches' sign changes."""
+    minima: Array
+    """Steps of local minima of the dynamic values."""
+    sign_changes: Array
+    """Steps of sign changes of the dynamic slopes."""
+
+
+@threads()
+def data(*, seed: int = SEED, batches: int = 4, points: int = 100, spacing: float = 0.002, order: int = 0) -> Data:
+    """Walk along -∇L of the network; the data are dealt into so many mini-batches at random.
+
+    Args:
+        seed: of the network's weights.
+        batches: into how many mini-batches of equal size (but for one sample) the 150 samples are dealt.
+        points: how many steps.
+        spacing: between two steps.
+        order: the seed that deals the samples and picks a mini-batch at each step.
+    """
+    from gradline import landscape
+
+    rng = np.random.default_rng(order)
+    model, loss, samples = iris(seed=seed)
+    dealt = np.array_split(rng.permutation(len(samples[0])), batches)
+    seen = landscape.line(model, loss, samples, steps=spacing * np.arange(points), static=dealt, seed=0)
+    assert seen.full is not None
+    assert seen.static is not None
+    jumps = rng.integers(batches, size=points)
+    values, slopes = seen.static.values[jumps, np.arange(points)], seen.static.slopes[jumps, np.arange(points)]
+    found = landscape.Found.of(seen.steps, values, slopes)
+    optima = np.array([_root(seen.steps, row) for row in seen.static.slopes])
+    return Data(
+        steps=seen.steps,
+        full_values=seen.full.values,
+        full_slopes=seen.full.slopes,
+        static_values=seen.static.values,
+        static_slopes=seen.static.slopes,
+        jumps=jumps,
+        dynamic_values=values,
+        dynamic_slopes=slopes,
+        sizes=tuple(map(len, dealt)),
+        optimum=_root(seen.steps, seen.full.slopes),
+        optima=optima,
+        ball=(float(optima.min()), float(optima.max())),
+        minima=found.steps_of_minima,
+        sign_changes=found.steps_of_sign_changes,
+    )
+
+
+def _root(steps: Array, slopes: Array) -> float:
+    """Where the slope first changes sign from - to +, by a straight line between two steps; NaN if nowhere."""
+    crossed = np.flatnonzero((slopes[:-1] <= 0.0) & (slopes[1:] > 0.0))
+    if not crossed.size:
+        return float("nan")
+    left = crossed[0]
+    part = -slopes[left] / (slopes[left + 1] - slopes[left])
+    return float(steps[left] + part * (steps[left + 1] - steps[left]))
+
+
+def draw(data: Data) -> Figure:
+    """Values left and slopes right; static above, dynamic in the middle, the slopes near B_ε below."""
+    with style.settings():
+        figure, axes = style.panels(3, 2, height=8.0)
+        (a, b), (c, d), (e, f) = axes
+        for axis, full, rows in (
+            (a, data.full_values, data.static_values),
+            (b, data.full_slopes, data.static_slopes),
+            (e, data.full_slopes, data.static_slopes),
+        ):
+            _static(axis, data, full, rows)
+        for axis, full, row in (
+            (c, data.full_values, data.dynamic_values),
+            (d, data.full_slopes, data.dynamic_slopes),
+            (f, data.full_slopes, data.dynamic_slopes),
+        ):
+            _dynamic(axis, data, full, row)
+        for axis in (b, d, e, f):
+            axis.axhline(0.0, color=style.INKS.faint, linewidth=0.8, zorder=0)
+            axis.set_ylabel("slope F'(α)")
+        for axis in (a, c):
+            axis.set_ylabel("value F(α)")
+        for axis in axes.flat:
+            axis.axvspan(*data.ball, color=style.INKS.green, alpha=0.15, linewidth=0.0, label="ball $B_ε$", zorder=0)
+        for axis in (e, f):
+            axis.set_xlabel("step α along d = -∇L")
+            _come_close(axis, data)
+        _mark(c, data, data.minima, data.dynamic_values, "v", "local minimum, dynamic")
+        for axis in (d, f):
+            _mark(axis, data, data.sign_changes, data.dynamic_slopes, "^", "SNN-GPP: dynamic sign change")
+        for axis in (b, e):
+            axis.plot(data.optima, np.zeros_like(data.optima), "o", ms=5, mfc="white", mec=style.INKS.text, zorder=4)
+            axis.plot(data.optimum, 0.0, "o", ms=6, color=style.INKS.text, zorder=4)
+        e.lines[-2].set_label("NN-GPP of a mini-batch")
+        e.lines[-1].set_label("NN-GPP of the full batch")
+        titles = ("values, static", "slopes, static", "values, dynamic", "slopes, dynamic")
+        for axis, name, title in zip(
+            axes.flat, "abcdef", (*titles, *(f"{title}, near $B_ε$" for title in titles[1::2])), strict=True
+        ):
+            style.letter(axis, name, title)
+            axis.locator_params(axis="x", nbins=6)
+        style.legend_below(figure, [a, c, e, f], columns=3)
+    return figure
+
+
+def _static(axis: Axes, data: Data, full: Array, rows: Array) -> None:
+    for number, (row, size) in enumerate(zip(rows, data.sizes, strict=True)):
+        stroke = style.LINES[number % len(style.LINES)]
+        axis.plot(data.steps, row, **stroke.options(), label=f"static mini-batch {number + 1} (B = {size})")
+    axis.plot(data.steps, full, color=style.INKS.text, linewidth=2.0, label=f"full batch (M = {sum(data.sizes)})")
+
+
+def _dynamic(axis: Axes, data: Data, full: Array, row: Array) -> None:
+    axis.plot(data.steps, full, color=style.INKS.text, linewidth=2.0)
+    axis.plot(
+        *(data.steps, row),
+        color=style.INKS.faint,
+        marker=".",
+        markersize=3,
+        markeredgecolor=style.INKS.orange,
+        markerfacecolor=style.INKS.orange,
+        linewidth=0.7,
+        label="dynamic: a new one at each step",
+    )
+
+
+def _mark(axis: Axes, data: Data, where: Array, row: Array, marker: str, label: str) -> None:
+    heights = row[np.searchsorted(data.steps, where)]
+    axis.plot(where, heights, marker, ms=5, mfc="none", mec=style.INKS.blue, label=label, zorder=4)
+
+
+def _come_close(axis: Axes, data: Data) -> None:
+    """Show the ball and as much again on both sides, and the slopes there."""
+    width = data.ball[1] - data.ball[0]
+    low, high = data.ball[0] - 0.5 * width, data.ball[1] + 0.5 * width
+    inside = (data.steps >= low) & (data.steps <= high)
+    seen = data.static_slopes[:, inside]
+    pad = 0.08 * (seen.max() - seen.min())
+    axis.set_xlim(low, high)
+    axis.set_ylim(seen.min() - pad, seen.max() + pad)

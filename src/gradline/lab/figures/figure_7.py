@@ -1,0 +1,138 @@
+"""Figure 7: how GOLS-I works, shown by three real searches of one training run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import style
+from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.tools.threads import threads
+from gradline.plot import search
+from gradline.protocol import Record, Stop
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TITLE = "GOLS-I: accept at once, grow, or shrink"
+CAPTION = (
+    "Each probe sees the slope of a new mini-batch, so it is off the full-batch slope (grey). GOLS-I accepts its first "
+    "step if the slope there is in the shaded band; else it doubles the step until the slope is positive, or halves it "
+    "until the slope is negative."
+)
+NEEDS: tuple[str, ...] = ()
+
+Array = NDArray[np.float64]
+KINDS = ("accepted at once", "too short: grow", "too long: shrink")
+
+
+@dataclass(frozen=True, eq=False)
+class Searched:
+    """One search, and the full-batch slope along its line."""
+
+    kind: str
+    number: int
+    """Which search of the run it is, counted from 1."""
+    record: Record[Any, Any]
+    steps: Array
+    slopes: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """The first search of each kind in a training run (after the first search of all, which begins at 1e-8)."""
+
+    searches: tuple[Searched, ...]
+    batch_size: int
+
+
+@threads()
+def data(
+    *, seed: int = SEED, batch_size: int = 50, probes: int = 3, points: int = 120, longest: int = 400, order: int = 0
+) -> Data:
+    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind.
+
+    Args:
+        seed: of the network's weights.
+        batch_size: samples in a mini-batch.
+        probes: a search that grows or shrinks has at least so many.
+        points: of the full-batch slope along each line.
+        longest: give up after so many searches.
+        order: the seed of the mini-batches.
+    """
+    import torch
+
+    import gradline
+    from gradline import landscape
+
+    model, loss, samples = iris(seed=seed)
+    optimizer = gradline.GOLSI(model.parameters())
+    draws = gradline.batches.dynamic(*samples, batch_size=batch_size, seed=order)
+    closure = draws.closure(optimizer, lambda x, y: loss(x, y).mean())
+    found: dict[str, Searched] = {}
+    for number in range(1, longest + 1):
+        before = [parameter.detach().clone() for parameter in model.parameters()]
+        optimizer.step(closure)
+        record = optimizer.last
+        assert record is not None
+        kind = _kind(record, probes)
+        if number == 1 or kind is None or kind in found or not record.step:
+            continue
+        after = [parameter.detach().clone() for parameter in model.parameters()]
+        direction = [(b - a) / record.step for a, b in zip(before, after, strict=True)]
+        steps = np.linspace(0.0, 1.2 * max(step for step, _ in record.transcript), points)
+        with torch.no_grad():
+            for parameter, there in zip(model.parameters(), before, strict=True):
+                parameter.copy_(there)
+        seen = landscape.line(model, lambda x, y: loss(x, y).mean(), samples, steps=steps, direction=direction)
+        with torch.no_grad():
+            for parameter, there in zip(model.parameters(), after, strict=True):
+                parameter.copy_(there)
+        assert seen.full is not None
+        found[kind] = Searched(kind, number, record, steps, seen.full.slopes)
+        if len(found) == len(KINDS):
+            break
+    return Data(tuple(found[kind] for kind in KINDS if kind in found), batch_size)
+
+
+def _kind(record: Record[Any, Any], probes: int) -> str | None:
+    if record.stop is Stop.ACCEPTED_AT_ONCE:
+        return KINDS[0]
+    if record.stop is not Stop.SIGN_CHANGE or record.evaluations < probes:
+        return None
+    steps = [step for step, _ in record.transcript]
+    return KINDS[1] if steps[1] > steps[0] else KINDS[2]
+
+
+def _probes(count: int) -> str:
+    return f"{count} probe" if count == 1 else f"{count} probes"
+
+
+def draw(data: Data) -> Figure:
+    """The slopes that each search saw, drawn by `gradline.plot`, on the full-batch slope."""
+    with style.settings():
+        figure, axes = style.panels(1, len(data.searches), height=3.7)
+        for axis, name, one in zip(axes[0], "abc", data.searches, strict=False):
+            search(one.record, axes=axis)
+            legend = axis.get_legend()
+            if legend is not None:
+                legend.remove()
+            left, right = axis.get_xlim()
+            axis.set_xlim(left, right + 0.08 * (right - left))  # room for rings and numbers
+            axis.plot(
+                *(one.steps, one.slopes),
+                color="#8c8c8c",
+                linewidth=1.2,
+                label="full-batch slope",
+                scaley=False,
+                scalex=False,
+                zorder=1.5,
+            )
+            style.letter(axis, name, f"{one.kind}\nsearch {one.number}, {_probes(one.record.evaluations)}")
+        for axis in axes[0, 1:]:
+            axis.set_ylabel("")
+        style.legend_below(figure, axes[0], columns=4)
+    return figure

@@ -1,0 +1,91 @@
+"""How far mini-batch directions are from the full-batch direction, against the batch size and along training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from gradline.lab.figures import style, words
+from gradline.lab.figures.curves import ANGLE, Curves, curves_of, quantiles
+from gradline.lab.figures.traces import Array
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from gradline.lab.figures.traces import Source
+
+TITLE = "Angle between mini-batch and full-batch direction, along training"
+ABOUT = (
+    "The angle between the direction of GOLS-I's mini-batch and that of all samples, for mini-batches of several sizes"
+)
+CAPTION = (
+    f"{ABOUT}: the median over the runs along training (smoothed over a thirtieth of it), and over training and runs."
+    " At 90° a direction tells nothing."
+)
+NEEDS = ("direction-quality",)
+
+
+def data(source: Source) -> Curves:
+    """The curves of a directory, or of `gradline.lab.results`."""
+    return curves_of(
+        source,
+        (ANGLE,),
+        what="the figure of direction-quality",
+        study=NEEDS[0],
+        problems=("bcwd-logr", "bcwd-netpi", "bcwd-netpii"),
+        methods=("gols-i",),
+        angled=True,
+    )
+
+
+def draw(data: Curves) -> Figure:
+    """For each problem the angle along training, above, and against the batch size, below."""
+    problems = data.values_of("problem")
+    sizes = sorted(data.values_of("batch_size"))
+    with style.settings():
+        figure, axes = style.panels(2, len(problems), height=4.6, sharey=True)
+        for (above, below), problem in zip(axes.T, problems, strict=True):
+            middles = []
+            for size in sizes:
+                for curve in data.of(problem=problem, batch_size=size):
+                    band = quantiles(curve, ANGLE)
+                    stroke = style.LINES[sizes.index(size) % len(style.LINES)]
+                    every = max(1, len(band.x) // 4)
+                    above.plot(
+                        *(band.x, _smooth(np.degrees(band.middle))),
+                        label=words.batch(size), linewidth=1.1,
+                        **stroke.options(every=(every * sizes.index(size) // len(sizes), every)),
+                    )  # fmt: skip
+                    angles = np.degrees(curve.runs[np.isfinite(curve.runs)])
+                    middles.append((size, *(np.quantile(angles, [0.5, 0.25, 0.75]) if angles.size else [np.nan] * 3)))
+            x, middle, low, high = np.array(middles).T
+            below.errorbar(
+                *(x, middle),
+                yerr=[middle - low, high - middle],
+                color=style.INKS.text,
+                marker="o",
+                capsize=3,
+                linewidth=1.0,
+            )
+            below.set_xscale("log")
+            below.set_xticks(x, [f"{size:.0f}" for size in x])
+            below.set_xticks([], minor=True)
+            below.set_xlabel("batch size\n(median and middle half)")
+            above.set_xlabel("evaluations")
+            above.set_title(words.problem(problem))
+            for axis in (above, below):
+                axis.set_ylim(0.0, 120.0)
+                axis.set_yticks([0, 30, 60, 90, 120], ["0°", "30°", "60°", "90°", "120°"])
+                axis.axhline(90.0, color=style.INKS.faint, linewidth=0.8, zorder=0.5)
+        for row in axes:
+            row[0].set_ylabel("angle to the full batch's")
+        style.legend_below(figure, axes[0], columns=6)
+    return figure
+
+
+def _smooth(values: Array) -> Array:
+    """A running median over a thirtieth of the points."""
+    half = max(1, len(values) // 60)
+    windows = (values[max(0, place - half) : place + half + 1] for place in range(len(values)))
+    return np.array([np.median(some[~np.isnan(some)]) if (~np.isnan(some)).any() else np.nan for some in windows])

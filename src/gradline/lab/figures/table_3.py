@@ -1,0 +1,106 @@
+"""Table 3: how many evaluations searches made in an iteration, with ten hidden layers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import style, words
+from gradline.lab.figures.traces import missing, select, traces
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+    from gradline.lab.figures.traces import Source
+
+TITLE = "Evaluations in an iteration"
+CAPTION = (
+    "The fewest, the most, the most after the first iteration, and the mean number of evaluations in an iteration, of "
+    "NetPI with ten hidden layers, over all runs; the mean is that of the runs' means. In italics: the paper's."
+)
+NEEDS = ("netpi-10",)
+
+PAPER = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
+"""What the paper has; it does not tell PrLS's first iteration from the others."""
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    """A row for each method."""
+
+    methods: tuple[str, ...]
+    runs: NDArray[np.int64]
+    fewest: NDArray[np.int64]
+    most: NDArray[np.int64]
+    most_later: NDArray[np.int64]
+    """After the first iteration."""
+    mean: NDArray[np.float64]
+
+    def to_dict(self) -> dict[str, NDArray[Any]]:
+        """Columns of equal length."""
+        return {
+            "method": np.array(self.methods),
+            "runs": self.runs,
+            "min": self.fewest,
+            "max": self.most,
+            "max_after_first": self.most_later,
+            "mean": self.mean,
+        }
+
+
+def data(source: Source) -> Data:
+    """Count the probes of each iteration of a directory, or of `gradline.lab.results`."""
+    runs = select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls"))
+    runs = [run for run in runs if len(run.probes)]
+    if not runs:
+        raise missing("table 3", "netpi-10")
+    methods = tuple(dict.fromkeys(run.method for run in runs))
+    of = [[run.probes for run in runs if run.method == method] for method in methods]
+    return Data(
+        methods=methods,
+        runs=np.array([len(probes) for probes in of]),
+        fewest=np.array([min(int(one.min()) for one in probes) for probes in of]),
+        most=np.array([max(int(one.max()) for one in probes) for probes in of]),
+        most_later=np.array([max(int(one[1:].max(initial=0)) for one in probes) for probes in of]),
+        mean=np.array([np.mean([one.mean() for one in probes]) for probes in of]),
+    )
+
+
+def draw(data: Data) -> Figure:
+    """The table, with the paper's row below each of ours."""
+    header = ["", "runs", "fewest", "most", "most after the first", "mean"]
+    cells, slanted = [], []
+    for place, method in enumerate(data.methods):
+        ours = [str(column[place]) for column in (data.runs, data.fewest, data.most, data.most_later)]
+        cells.append([words.method(method), *ours, f"{data.mean[place]:.2f}"])
+        cells.append(["in the paper", "10", *(str(value) for value in PAPER[method])])
+        slanted.append(len(cells))
+    with style.settings():
+        figure, axes = style.panels(1, 1, height=0.4 + 0.28 * (len(cells) + 1), width=6.0)
+        axis = axes[0, 0]
+        axis.axis("off")
+        table = axis.table(
+            cells,
+            colLabels=header,
+            colWidths=[0.2, 0.12, 0.14, 0.12, 0.28, 0.14],
+            loc="center",
+            cellLoc="right",
+            colLoc="right",
+            edges="horizontal",
+            bbox=(0.0, 0.0, 1.0, 1.0),
+        )
+        table.auto_set_font_size(False)
+        table.set_fontsize(9.0)
+        for (row, column), cell in table.get_celld().items():
+            cell.set_edgecolor(style.INKS.faint)
+            if column == 0:
+                cell.get_text().set_horizontalalignment("left")
+            if row in slanted:
+                cell.get_text().set_style("italic")
+                cell.get_text().set_color("#666666")
+            elif row == 0 or column == 0:
+                cell.get_text().set_weight("bold")
+    return figure

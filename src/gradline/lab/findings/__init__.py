@@ -1,0 +1,1 @@
+"""What follows from a store of runs: queries, claims, scores and profiles."""

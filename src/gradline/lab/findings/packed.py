@@ -1,0 +1,248 @@
+"""Many runs of a comparison in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
+
+What `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the first
+point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
+three with all their digits, and no rounding takes another loss to the other side of its target. The same records give
+the same bytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import math
+import os
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradline.lab.findings.trajectory import Point, Trajectory
+from gradline.lab.jobs.result import Status
+from gradline.lab.tools.files import Limited, whole
+
+KIND = "runs of a comparison by gradline"
+FORMAT = 2
+"""Of the file. A file of another format is not believed."""
+COLUMNS = Point._fields
+NAMES = ("problem", "revision", "batch_size", "method", "seed", "budget")
+POINTS = 20
+"""Of a curve, at most."""
+DIGITS = 5
+"""Significant digits of all points but those that measures are read from."""
+TIME_DIGITS = 4
+"""Likewise of times: no machine takes twice the same time to four digits."""
+MOST_BYTES = 2**28
+"""Of a file when it is unpacked: a hundred times as many as all methods on all problems need."""
+PLACES = ("out", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
+"""Options of a command that say where and how fast, not what: they mean nothing on another machine."""
+FLAGS = ("quiet",)
+"""Likewise, without a value."""
+
+
+class Damaged(ValueError):  # noqa: N818 - it is said of the file
+    """A file that is no packed file, or not all of one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """What a packed file holds.
+
+    Args:
+        records: the runs.
+        targets: of each setting, the training loss that was to be reached when the file was made.
+        commands: that made the runs.
+        memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
+    """
+
+    records: tuple[Trajectory, ...]
+    targets: Mapping[str, float]
+    commands: tuple[str, ...] = ()
+    memory: Mapping[str, float | str] = field(default_factory=dict)
+
+    def check(self, targets: Mapping[str, float]) -> None:
+        """Raise `ValueError` unless these targets are those of the file: its curves were thinned for them."""
+        for setting, target in self.targets.items():
+            if targets.get(setting, target) != target:
+                raise ValueError(
+                    f"targets must be those the file was packed for (its curves have the points where they were "
+                    f"reached, and few others), but {setting} has {targets[setting]:g} now and {target:g} in the file: "
+                    f"pack it again"
+                )
+
+
+def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
+    """Write a packed file, whole or not at all, and return its path.
+
+    Args:
+        packed: what it shall hold. Trajectorys whose settings have no target are refused.
+        path: the file.
+    """
+    path = Path(path)
+    records = sorted(packed.records, key=_order)
+    thin = [thinned(record, packed.targets[record.setting]) for record in records]
+    versions = list(dict.fromkeys(json.dumps(record.versions, sort_keys=True) for record in thin))
+    reasons = list(dict.fromkeys(record.reason for record in thin))
+    values = {
+        "what": KIND,
+        "format": FORMAT,
+        "commands": list(packed.commands),
+        "targets": dict(sorted(packed.targets.items())),
+        "memory": dict(packed.memory),
+        "versions": [json.loads(text) for text in versions],
+        "reasons": reasons,
+        "runs": [
+            [
+                *_order(record),
+                record.status.value,
+                reasons.index(record.reason),
+                versions.index(json.dumps(record.versions, sort_keys=True)),
+            ]
+            for record in thin
+        ],
+        # A list for each run, and the same column of all runs together: that packs better.
+        "points": {
+            name: [[_plain(name, getattr(point, name)) for point in record.points] for record in thin]
+            for name in COLUMNS
+        },
+    }
+    text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+    # No name and no time in its head, so that the bytes depend on the records alone.
+    with whole(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+        zipped.write(text.encode())
+    return path
+
+
+def unpack(path: str | os.PathLike[str]) -> Packed:
+    """Read a packed file.
+
+    Raises `Damaged` if it is none, and `OSError` if it cannot be read at all.
+
+    Args:
+        path: the file.
+    """
+    content = Path(path).read_bytes()
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as zipped:
+            values = json.loads(Limited(zipped, MOST_BYTES, "it").read())
+        if not isinstance(values, dict) or values.get("what") != KIND:
+            raise ValueError("it does not say that it holds runs")
+        if values["format"] != FORMAT:
+            raise ValueError(f"its format is {values['format']}, this version reads {FORMAT}")
+        return _from(values)
+    except Exception as error:  # what is not ours can raise nearly anything
+        text = str(error) or type(error).__name__
+        raise Damaged(
+            f"{path} is not a file that `gradline results --pack` wrote, or it is damaged ({text}): "
+            f"get it again, or pack it again from the runs"
+        ) from error
+
+
+def _from(values: dict[str, Any]) -> Packed:
+    columns = [values["points"][name] for name in COLUMNS]
+    records = []
+    for line, *lists in zip(values["runs"], *columns, strict=True):
+        *named, status, reason, version = line
+        rows = zip(*lists, strict=True)
+        records.append(
+            Trajectory(
+                **dict(zip(NAMES, named, strict=True)),
+                status=Status(status),
+                reason=values["reasons"][reason],
+                versions=values["versions"][version],
+                points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
+            )
+        )
+    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"])
+
+
+def _plain(name: str, value: float) -> float | str:
+    """Evaluations as thirds, which are whole. JSON has no NaN and no infinity; nine digits are enough."""
+    if name == "evaluations":
+        return round(3 * value)
+    if isinstance(value, int):
+        return value
+    return float(f"{value:.9g}") if math.isfinite(value) else str(value)
+
+
+def _number(value: Any) -> Any:
+    """The inverse of `_plain`."""
+    return float(value) if isinstance(value, str) else value
+
+
+def _order(record: Trajectory) -> tuple[Any, ...]:
+    return tuple(getattr(record, name) for name in NAMES)
+
+
+def thinned(record: Trajectory, target: float) -> Trajectory:
+    """A record with fewer points and shorter numbers, of which all measures are the same.
+
+    Args:
+        record: the record.
+        target: the training loss to be reached.
+    """
+    points = record.points
+    # Losses are read from the last point that counts, costs from the last of all. Those keep all their digits.
+    read = {len(record.counted) - 1, len(points) - 1, _reached(points, target)}
+    kept = chosen(len(points), read)
+    return replace(
+        record, points=tuple(points[place] if place in read else _rounded(points[place], target) for place in kept)
+    )
+
+
+def chosen(count: int, also: Iterable[int | None]) -> list[int]:
+    """At most `POINTS` places of so many: the first, the last, some given ones, and the rest evenly between them."""
+    if count <= POINTS:
+        return list(range(count))
+    always = {0, count - 1, *(place for place in also if place is not None and place >= 0)}
+    even = np.linspace(0, count - 1, POINTS - len(always) + 2).round().astype(int).tolist()  # both ends are in `always`
+    return sorted(always.union(even))
+
+
+def _reached(points: Sequence[Point], target: float) -> int | None:
+    return next((place for place, point in enumerate(points) if point.train_loss <= target), None)
+
+
+def _rounded(point: Point, target: float) -> Point:
+    return point._replace(
+        seconds=shorter(point.seconds, digits=TIME_DIGITS),
+        cpu_seconds=shorter(point.cpu_seconds, digits=TIME_DIGITS),
+        train_loss=shorter(point.train_loss, target),
+        test_error=shorter(point.test_error),
+    )
+
+
+def shorter(value: float, target: float | None = None, *, digits: int = DIGITS) -> float:
+    """A number with few digits; with as many more as it takes to stay on its side of a target."""
+    for places in range(digits, 17):
+        short = float(f"{value:.{places}g}")
+        if target is None or (short <= target) == (value <= target):
+            return short
+    return value
+
+
+def portable(commands: Iterable[str]) -> tuple[str, ...]:
+    """Commands without what belongs to one machine: directories, processes; each one once.
+
+    Args:
+        commands: lines of a `commands.txt`.
+    """
+    return tuple(dict.fromkeys(shlex.join(_portable(shlex.split(command))) for command in commands))
+
+
+def _portable(words: list[str]) -> list[str]:
+    kept: list[str] = []
+    rest = chain(words)
+    for word in rest:
+        name, given, _ = word.removeprefix("--").partition("=")
+        if word.startswith("--") and name in PLACES:
+            if not given:
+                next(rest, None)
+        elif not (word.startswith("--") and name in FLAGS):
+            kept.append(word)
+    return kept

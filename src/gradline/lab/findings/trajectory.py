@@ -1,0 +1,109 @@
+"""What is compared of a run: its measured points, how it ended, and its name. From a store or a packed file."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from gradline.lab.jobs.result import Result, Status
+from gradline.lab.jobs.store import Store
+from gradline.lab.tools.files import Report
+
+
+class Point(NamedTuple):
+    """What was measured at the end of a step."""
+
+    evaluations: float
+    steps: int
+    seconds: float
+    """Of training so far; measuring does not count."""
+    cpu_seconds: float
+    """Seconds that the processor worked for it: what other programs take is not in them."""
+    train_loss: float
+    test_error: float
+    """Of problems that have no such error, the test loss."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trajectory:
+    """A run of a comparison."""
+
+    problem: str
+    revision: int
+    """Of the problem."""
+    batch_size: int
+    method: str
+    seed: int
+    budget: int
+    status: Status
+    reason: str
+    """Why it failed, else empty."""
+    versions: dict[str, str]
+    points: tuple[Point, ...]
+
+    @property
+    def setting(self) -> str:
+        """What methods are compared on: the problem and the batch size."""
+        return f"{self.problem}/{self.batch_size}"
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+        return f"{self.setting}, {self.method}, seed {self.seed}, {self.budget} evaluations, revision {self.revision}"
+
+    @property
+    def counted(self) -> tuple[Point, ...]:
+        """The points within the budget."""
+        return tuple(point for point in self.points if point.evaluations <= self.budget)
+
+    @property
+    def last(self) -> Point | None:
+        """The last point within the budget, if the run reached its end."""
+        return self.counted[-1] if self.status is Status.DONE and self.counted else None
+
+    @property
+    def train_loss(self) -> float:
+        """At the end; infinite if the run did not get there, or if it is NaN."""
+        return math.inf if self.last is None or math.isnan(self.last.train_loss) else self.last.train_loss
+
+    @property
+    def test_error(self) -> float:
+        """At the end; infinite if the run did not get there, or if it is NaN."""
+        return math.inf if self.last is None or math.isnan(self.last.test_error) else self.last.test_error
+
+
+def trajectory(result: Result) -> Trajectory:
+    """The points of a result that were measured."""
+    run, columns = result.run, result.columns
+    measured = ~np.isnan(columns["seconds"]) | ~np.isnan(columns["train_loss"])
+    errors = np.where(np.isnan(columns["test_error"]), columns["test_loss"], columns["test_error"])
+    names = ("evaluations", "iteration", "seconds", "cpu_seconds", "train_loss")
+    rows = zip(*(columns[name][measured].tolist() for name in names), errors[measured].tolist(), strict=True)
+    return Trajectory(
+        problem=run.problem.name,
+        revision=run.problem.revision,
+        batch_size=run.batch_size,
+        method=run.method.name,
+        seed=run.seed,
+        budget=run.budget,
+        status=result.status,
+        reason=result.reason,
+        versions=result.versions,
+        points=tuple(Point(*row) for row in rows),
+    )
+
+
+def trajectories(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Trajectory]:
+    """The runs of comparisons in a directory."""
+    store = Store(directory, report=report)
+    for path, header in store.headers():
+        if header.run.benchmark:
+            try:
+                yield trajectory(store.load(path.stem))
+            except KeyError as error:
+                store.distrust(path, error.__cause__)

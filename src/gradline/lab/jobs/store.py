@@ -1,0 +1,269 @@
+"""The store: a directory with one Parquet file for each finished run.
+
+The rule it obeys: a file is believed only if it is whole, is ours, and holds the run that its name says. Anything else
+is reported and counts as missing, so the run is made again. A file appears under its name when it is complete and on
+the disk (see `gradline.lab.tools.files`), so a killed process cannot leave half a result.
+
+Each file can be read without gradline by anything that reads Parquet: the columns are those of
+[`gradline.lab.jobs.result`][gradline.lab.jobs.result], a measurement that was not made is null, and the run's whole
+configuration is in the metadata of the schema as JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from gradline.lab.jobs.result import COLUMNS, Result, Status
+from gradline.lab.jobs.runs import Run
+from gradline.lab.tools.files import Report, whole
+
+FORMAT = "2"
+"""Of the files. A file of another format is not believed."""
+
+PLAIN = ("iteration", "evaluations", "stop")
+"""Columns without nulls; in others null is what was not measured, or does not apply."""
+
+_TYPES: dict[Any, Any] = {
+    np.int64: pa.int64(),
+    np.int32: pa.int32(),
+    np.float64: pa.float64(),
+    np.str_: pa.dictionary(pa.int32(), pa.string()),
+}
+SCHEMA = pa.schema([pa.field(name, _TYPES[kind], nullable=name not in PLAIN) for name, kind in COLUMNS.items()])
+
+
+class StoreWarning(UserWarning):
+    """A file in the store was passed over."""
+
+
+class ResultError(ValueError):
+    """A file is torn, or not one of ours, or of another format."""
+
+
+@dataclass(frozen=True)
+class Header:
+    """What the metadata of a file says: all but the table."""
+
+    run: Run
+    seconds: float
+    engine: str
+    versions: dict[str, str]
+    status: Status
+    reason: str
+
+
+class Store:
+    """The results in a directory.
+
+    ```python
+    import tempfile
+    from gradline.lab.methods import METHODS
+    from gradline.lab.problems import PROBLEMS
+    from gradline.lab.jobs.runs import Run
+    from gradline.lab.jobs.store import Store
+
+    run = Run(problem=PROBLEMS["bcwd-logr"], method=METHODS["gols-i"], batch_size=10, seed=0, budget=100)
+    with tempfile.TemporaryDirectory() as directory:
+        store = Store(directory)
+        assert store.missing([run]) == [run] and not store.keys()
+    ```
+
+    Args:
+        directory: of the study. The files are in its folder `runs`, which is made when something is saved.
+        report: where to say which files were passed over and why; by default as a `StoreWarning`.
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], *, report: Report | None = None) -> None:
+        self.directory = Path(directory)
+        self.folder = self.directory / "runs"
+        self._report = report or _warn
+        self._reported: set[Path] = set()
+        self._told: set[str] = set()  # versions
+        self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read through
+
+    def path(self, key: str) -> Path:
+        """Where the result with this key is, or would be."""
+        return self.folder / f"{key}.parquet"
+
+    def has(self, run: Run) -> bool:
+        """Whether the run's result is there and can be believed: every page of it is checked, once."""
+        path = self.path(run.key)
+        try:
+            found = path.stat()
+            mark = (found.st_mtime_ns, found.st_size)
+            if self._checked.get(path) != mark:
+                self._compare_version(_read(path)[0])
+                self._checked[path] = mark
+        except FileNotFoundError:
+            return False
+        except ResultError as error:
+            self.distrust(path, error)
+            return False
+        return True
+
+    def missing(self, runs: Iterable[Run]) -> list[Run]:
+        """Those runs whose results are not there."""
+        return [run for run in runs if not self.has(run)]
+
+    def keys(self) -> list[str]:
+        """The keys of all results, in order."""
+        return [path.stem for path, _ in self.headers()]
+
+    def headers(self) -> Iterator[tuple[Path, Header]]:
+        """Every result's file and what its metadata says, in order of the keys."""
+        for path in sorted(self.folder.glob("*.parquet")):
+            header = self._header(path)
+            if header is not None:
+                yield path, header
+
+    def save(self, result: Result) -> Path:
+        """Write a result. A file in its place that was none of ours is kept beside it, as `.unreadable`."""
+        path = self.path(result.run.key)
+        if path.exists() and not self.has(result.run):
+            path.replace(path.with_suffix(".unreadable"))
+        table = _table(result)
+        with whole(path) as file:
+            pq.write_table(table, file, compression="zstd", write_page_checksum=True)
+        return path
+
+    def load(self, key: str) -> Result:
+        """Read a result. Raises `KeyError` if it is not there or cannot be believed."""
+        path = self.path(key)
+        try:
+            header, table = _read(path)
+        except FileNotFoundError as error:
+            raise KeyError(f"{self.directory} has no result {key!r}") from error
+        except ResultError as error:
+            raise KeyError(f"{path} cannot be believed: {error}") from error
+        columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
+        return Result(columns=columns, **vars(header))
+
+    def _header(self, path: Path) -> Header | None:
+        try:
+            header = read_header(path)
+        except FileNotFoundError:
+            return None
+        except ResultError as error:
+            self.distrust(path, error)
+            return None
+        self._compare_version(header)
+        return header
+
+    def _compare_version(self, header: Header) -> None:
+        """Report, once, that results were made by another version of gradline than this one."""
+        made, here = header.versions.get("gradline"), version("gradline")
+        if made is not None and made != here and made not in self._told:
+            self._told.add(made)
+            self._report(
+                f"{self.directory} has results that were made by gradline {made}; this is {here}, whose numbers may be "
+                f"others where revisions are the same"
+            )
+
+    def distrust(self, path: Path, reason: object) -> None:
+        """Report, once, a file that counts as missing."""
+        if path not in self._reported:
+            self._reported.add(path)
+            self._report(f"{path} is not a result that can be believed ({reason}): it counts as missing")
+
+
+def _read(path: Path) -> tuple[Header, Any]:
+    """A whole result, every page of it checked. Raises `FileNotFoundError` or `ResultError`."""
+    with _opened(path) as file:
+        header = _header_of(file.schema_arrow, path)
+        table = file.read()
+        if not table.schema.equals(SCHEMA):
+            raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
+        return header, table
+
+
+def read_header(path: Path) -> Header:
+    """What the metadata of a file says. Raises `FileNotFoundError` or `ResultError`."""
+    with _opened(path) as file:
+        return _header_of(file.schema_arrow, path)
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    try:
+        # Opened here: Arrow itself takes no path that is not UTF-8.
+        with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
+            yield file
+    except (FileNotFoundError, ResultError):
+        raise
+    except Exception as error:  # one flipped bit in the metadata can raise nearly anything
+        raise ResultError(_first_line(error)) from error
+
+
+def _header_of(schema: Any, path: Path) -> Header:
+    metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
+    if not metadata:
+        raise ResultError("it was not written by gradline")
+    if metadata.get("gradline.format") != FORMAT:
+        raise ResultError(
+            f"its format is {metadata.get('gradline.format')}, of another version of gradline; this one reads {FORMAT}"
+        )
+    try:
+        run = Run.from_dict(json.loads(metadata["gradline.run"]))
+        header = Header(
+            run,
+            float(metadata["gradline.seconds"]),
+            metadata["gradline.engine"],
+            json.loads(metadata["gradline.versions"]),
+            Status(metadata["gradline.status"]),
+            metadata["gradline.reason"],
+        )
+    except Exception as error:
+        raise ResultError(f"its configuration cannot be read: {type(error).__name__}: {_first_line(error)}") from error
+    if run.key != path.stem:
+        raise ResultError(f"it holds the run {run.key}")
+    return header
+
+
+def _table(result: Result) -> Any:
+    columns = []
+    for name, kind in COLUMNS.items():
+        values = np.asarray(result.columns[name])
+        if name not in PLAIN:
+            columns.append(pa.array(values.astype(kind), from_pandas=True))
+        elif kind is np.str_:
+            columns.append(pa.array(values.tolist(), pa.string()).dictionary_encode())
+        else:
+            columns.append(pa.array(values.astype(kind)))
+    metadata = {
+        "gradline.format": FORMAT,
+        "gradline.key": result.run.key,
+        "gradline.run": json.dumps(result.run.to_dict(), sort_keys=True),
+        "gradline.seconds": repr(float(result.seconds)),
+        "gradline.engine": result.engine,
+        "gradline.versions": json.dumps(result.versions, sort_keys=True),
+        "gradline.status": result.status.value,
+        "gradline.reason": result.reason,
+    }
+    return pa.table(columns, schema=SCHEMA.with_metadata(metadata))
+
+
+def _array(column: Any, kind: Any) -> Any:
+    if kind is np.str_:
+        return np.array(column.to_pylist(), dtype=np.str_)
+    values = column.to_numpy()
+    return values.astype(kind, copy=True)
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _warn(text: str) -> None:
+    warnings.warn(text, StoreWarning, stacklevel=3)

@@ -1,0 +1,36 @@
+"""How it is trained: a method builds a stepper on a task. A new peer is one value in one of these files."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gradline.lab.methods import learning_rate_free, line_searches, torch_optimizers
+from gradline.lab.methods.method import Absent, Method, Peer
+from gradline.lab.methods.searching import OTHERS, OWN, Direction, SearchMethod
+
+__all__ = ["GROUPS", "METHODS", "Absent", "Direction", "Method", "Peer", "SearchMethod", "method_from_dict"]
+
+_PARTS: dict[str, tuple[Method, ...]] = {
+    "gradline": OWN,
+    "searches": (*line_searches.METHODS, torch_optimizers.LBFGS),
+    "learning-rate-free": learning_rate_free.METHODS,
+    "sgd": torch_optimizers.SGD,
+    "adam": torch_optimizers.ADAM,
+}
+
+METHODS: dict[str, Method] = {method.name: method for part in _PARTS.values() for method in part} | {
+    method.name: method for method in OTHERS
+}
+"""Every method by name."""
+
+GROUPS: dict[str, tuple[str, ...]] = {group: tuple(method.name for method in part) for group, part in _PARTS.items()}
+"""Names that stand for several methods, wherever methods are named."""
+
+
+def method_from_dict(values: dict[str, Any]) -> Method:
+    """Return the method that its `to_dict` described, or an `Absent` one. Nothing is imported for it."""
+    if values["kind"] == "search":
+        return SearchMethod.described_by(values)
+    known = METHODS.get(values["name"])
+    return known if known is not None and known.to_dict() == values else Absent(json.dumps(values))

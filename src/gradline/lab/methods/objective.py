@@ -1,0 +1,95 @@
+"""What a method sees of a task: a model, and losses on mini-batches that are counted."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradline.lab.methods.counting import Counter
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from gradline.lab.problems.sampling import Batches
+    from gradline.lab.problems.task import Task
+
+
+class Objective:
+    """The losses of a task on a sequence of mini-batches, which depends on the run's seed and on nothing else.
+
+    Args:
+        task: what is trained.
+        batches: the mini-batches.
+        directions: the mini-batches of the first evaluation of each step; `None`: they are as the others.
+        static: all evaluations of a step have one mini-batch.
+        reuse_gradient: whether a search begins from the gradient of the accepted probe; `None`: as its class has it.
+        diagonal: variances of slopes as if the components of the gradient were independent.
+    """
+
+    def __init__(
+        self,
+        task: Task,
+        batches: Batches,
+        directions: Batches | None = None,
+        *,
+        static: bool = False,
+        reuse_gradient: bool | None = None,
+        diagonal: bool = False,
+    ) -> None:
+        self.task = task
+        self.model = task.model
+        self.counter = Counter()
+        self.reuse_gradient = reuse_gradient
+        self.diagonal = diagonal
+        self.steps = 0
+        """Steps begun."""
+        self.drawn = 0
+        """Mini-batches drawn, but for those of directions and of static sampling."""
+        self._batches, self._directions, self._static = batches, directions, static
+        self._at_start = True
+        self._batch: Tensor | slice | None = None
+
+    @property
+    def parameters(self) -> list[nn.Parameter]:
+        """What is trained."""
+        return list(self.model.parameters())
+
+    def begin(self) -> None:
+        """A step begins: its first evaluation may have a mini-batch of its own kind."""
+        self.steps += 1
+        self._at_start = True
+
+    def next_batch(self) -> None:
+        """Go on to the next mini-batch."""
+        source, position = self._batches, max(self.steps - 1, 0)
+        if self._at_start and self._directions is not None:
+            source = self._directions
+        elif not self._static:
+            position = self.drawn
+            self.drawn += 1
+        self._at_start = False
+        self._batch = _chosen(source, position)
+
+    def losses(self) -> Tensor:
+        """The losses of the samples of the current mini-batch: one evaluation, forward."""
+        if self._batch is None:
+            self.next_batch()
+        assert self._batch is not None
+        return self.counter.watch(self.task.losses(self.model, self._batch))
+
+    def loss(self) -> Tensor:
+        """Their mean."""
+        return self.losses().mean()
+
+    def uncounted(self, model: nn.Module, batches: int) -> None:
+        """Forward passes that are no part of training, on the first mini-batches: for BatchNorm's statistics."""
+        import torch
+
+        with torch.no_grad():
+            for position in range(batches):
+                self.task.losses(model, _chosen(self._batches, position))
+
+
+def _chosen(batches: Batches, position: int) -> Tensor | slice:
+    import torch
+
+    return slice(0, batches.samples) if batches.whole else torch.from_numpy(batches.at(position)).long()

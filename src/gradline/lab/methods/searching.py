@@ -1,0 +1,217 @@
+"""Methods that are searches of gradline, or of your own: with any direction, and with an average of their points."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, cast
+
+from gradline import searches
+from gradline.lab.methods.method import Absent, Method
+from gradline.lab.tools.names import require_name
+from gradline.protocol import Search
+from gradline.searches.arguments import require
+
+if TYPE_CHECKING:
+    from gradline.lab.methods.objective import Objective
+    from gradline.lab.methods.stepper import Stepper
+
+SEARCHES = tuple(name for name in searches.__all__ if dataclasses.is_dataclass(getattr(searches, name)))
+"""The names of the searches in `gradline.searches`."""
+
+
+@dataclass(frozen=True)
+class Direction:
+    """The torch optimizer whose update gives the direction, by name, with options.
+
+    Args:
+        name: of a class of `torch.optim` in lower case ("adam", "rmsprop"), or "package.module:Class".
+        options: other than its learning rate, which is the step of the search.
+    """
+
+    name: str
+    options: tuple[tuple[str, Any], ...] = ()
+
+    @classmethod
+    def of(cls, name: str, options: Mapping[str, Any] | None = None) -> Direction:
+        """A direction with its options as a mapping."""
+        plain = {key: tuple(value) if isinstance(value, list) else value for key, value in (options or {}).items()}
+        return cls(name, tuple(sorted(plain.items())))
+
+    def factory(self) -> Any:
+        """The class with its options, as `LineSearchOptimizer` takes it."""
+        return partial(find_direction(self.name), **dict(self.options))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the direction as plain values."""
+        options = {key: list(value) if isinstance(value, tuple) else value for key, value in self.options}
+        return {"name": self.name, "options": options}
+
+    def __str__(self) -> str:
+        return f"{self.name}({', '.join(f'{key}={value}' for key, value in self.options)})"
+
+
+@dataclass(frozen=True)
+class SearchMethod(Method):
+    """A search with a name. The search must be a dataclass, so that it can be written down and made again.
+
+    ```python
+    from gradline.lab.methods import Direction, SearchMethod
+    from gradline.searches import GolsI
+
+    eager = SearchMethod("gols-i-eager", GolsI(growth=4.0), Direction.of("adam"))
+    assert SearchMethod.from_dict(eager.to_dict()) == eager
+    ```
+
+    Args:
+        name: what it is called in studies, files and figures.
+        search: finds the steps.
+        direction: what is searched along; `None`: steepest descent.
+        average: judge the model by an average of its points (`gradline.LateAverage`).
+    """
+
+    name: str
+    search: Search[Any, Any]
+    direction: Direction | None = None
+    average: bool = False
+    package = "gradline"
+
+    def __post_init__(self) -> None:
+        require_name("name", self.name)
+        require(
+            dataclasses.is_dataclass(type(self.search)),
+            "search",
+            "a dataclass, made",
+            "its settings are stored with each result",
+            self.search,
+        )
+
+    @property
+    def described(self) -> str:
+        """What it is, with the settings that are not the usual ones, in a line."""
+        fields = dataclasses.fields(cast(Any, self.search))
+        changed = {field.name: getattr(self.search, field.name) for field in fields}
+        text = ", ".join(f"{name}={changed[name]}" for name in changed if changed[name] != _default(fields, name))
+        search = f"{type(self.search).__name__}({text})"
+        direction = f" along {self.direction}" if self.direction else ""
+        return f"{search}{direction}{', averaged' if self.average else ''}"
+
+    def build(self, objective: Objective) -> Stepper:
+        """Put it to work."""
+        from gradline.lab.methods.stepper import Searching
+
+        direction = None if self.direction is None else self.direction.factory()
+        return Searching(objective, self.search, direction, average=self.average)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the method as plain values: every field of its search, and the revision of its class."""
+        kind = type(self.search)
+        ours = getattr(searches, kind.__name__, None) is kind
+        module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as workers know a script
+        return {
+            "kind": "search",
+            "name": self.name,
+            "search": kind.__name__ if ours else f"{module}:{kind.__qualname__}",
+            "options": dataclasses.asdict(cast(Any, self.search)),
+            "direction": None if self.direction is None else self.direction.to_dict(),
+            "average": self.average,
+            "revision": revision_of(kind),
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> SearchMethod:
+        """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
+        kind = find_search(values["search"])
+        if values["revision"] != revision_of(kind):
+            raise ValueError(
+                f"revision must be {revision_of(kind)} (that of {values['search']} here), got {values['revision']}"
+            )
+        direction = values["direction"] and Direction.of(**values["direction"])
+        return cls(values["name"], kind(**values["options"]), direction, values["average"])
+
+    @classmethod
+    def described_by(cls, values: dict[str, Any]) -> Method:
+        """The method of a description in a file. Nothing is imported for it: reading runs no code of others.
+
+        A search of another package that this program has not imported itself, or of another revision, is `Absent`.
+        """
+        module, _, attribute = values["search"].partition(":")
+        imported = vars(sys.modules[module]) if module in sys.modules else {}
+        if attribute and attribute not in imported:
+            return Absent(json.dumps(values))
+        if values["revision"] != revision_of(imported.get(attribute) or getattr(searches, values["search"], None)):
+            return Absent(json.dumps(values))
+        return cls.from_dict(values)
+
+
+def revision_of(kind: Any) -> int:
+    """The revision of a search's class: raised when it computes other steps with the same settings."""
+    return int(getattr(kind, "revision", 1))
+
+
+def _default(fields: Any, name: str) -> Any:
+    return next(field.default for field in fields if field.name == name)
+
+
+def find_search(name: str) -> Any:
+    """The class of a search: one of `gradline.searches`, or "package.module:Class"."""
+    if isinstance(name, str) and ":" in name:
+        module, _, attribute = name.partition(":")
+        kind = getattr(import_module(module), attribute)
+        is_search = isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "search")
+        # Before it is called: a description must not be able to call whatever it likes.
+        require(is_search, "search", "a dataclass with a method `search`", "its settings are stored", name)
+        return kind
+    require(name in SEARCHES, "search", "one of gradline.searches or 'package.module:Class'", "it is looked up", name)
+    return getattr(searches, name)
+
+
+def directions() -> dict[str, Any]:
+    """The optimizers of torch by their names in lower case."""
+    import torch
+
+    kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
+    base = torch.optim.Optimizer
+    return {kind.__name__.lower(): kind for kind in kinds if issubclass(kind, base) and kind is not base}
+
+
+def find_direction(name: str) -> Any:
+    """The class of a direction: one of `torch.optim` in lower case, or "package.module:Class"."""
+    import torch
+
+    if isinstance(name, str) and ":" in name:
+        module, _, attribute = name.partition(":")
+        kind = getattr(import_module(module), attribute)
+        is_optimizer = isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
+        require(is_optimizer, "direction", "a torch optimizer", "its update is the direction", name)
+        return kind
+    known = directions()
+    require(name in known, "direction", "one of torch.optim or 'package.module:Class'", "it is looked up", name)
+    return known[name]
+
+
+OWN = (
+    SearchMethod("angle", searches.Angle(), Direction("adam")),
+    SearchMethod("angle-average", searches.Angle(), Direction("adam"), average=True),
+    SearchMethod("gols-i", searches.GolsI()),
+    SearchMethod("gols-i-adam", searches.GolsI(), Direction("adam")),
+    SearchMethod("gols-i-adam-0", searches.GolsI(), Direction.of("adam", {"betas": (0.0, 0.999)})),
+    SearchMethod("prls", searches.Prls()),
+)
+"""What stands for gradline in comparisons."""
+OTHERS = (
+    SearchMethod("gols-b", searches.GolsB()),
+    SearchMethod("gols-back", searches.GolsBack()),
+    SearchMethod("gols-max", searches.GolsMax()),
+    SearchMethod("armijo", searches.Armijo()),
+    SearchMethod("golden-section", searches.GoldenSection()),
+    SearchMethod("strong-wolfe", searches.StrongWolfe()),
+    SearchMethod("fixed-1", searches.Fixed(1.0)),
+    SearchMethod("fixed-10", searches.Fixed(10.0)),
+    SearchMethod("fixed-100", searches.Fixed(100.0)),
+)

@@ -1,0 +1,147 @@
+"""The data sets by name, and `load`.
+
+A data set is one value, a `Source`: how to read it and what files it needs. `SOURCES` holds those of the study;
+`register` adds one.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from gradline.lab.problems.data import cifar10, mnist, scikit
+from gradline.lab.problems.data.dataset import DataSet, Samples, targets
+from gradline.lab.problems.data.errors import DataError
+from gradline.lab.problems.data.files import Download, data_directory
+from gradline.lab.problems.data.scaling import ZScore
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where a data set comes from: `read` gets the data directory and returns the samples as they are.
+
+    `downloads` are the files it needs there (none, for data that come with a package), and `dtype` is the type the
+    data set is stored in unless `load` is told otherwise.
+    """
+
+    read: Callable[[Path], Samples]
+    downloads: tuple[Download, ...] = ()
+    dtype: npt.DTypeLike = np.float64
+
+
+SOURCES: dict[str, Source] = {
+    "iris": Source(scikit.read_iris),
+    "bcwd": Source(scikit.read_bcwd),
+    # In double precision MNIST would fill 376 MB and CIFAR10 492 MB.
+    "mnist": Source(mnist.read, mnist.DOWNLOADS, dtype=np.float32),
+    "cifar10": Source(cifar10.read, cifar10.DOWNLOADS, dtype=np.float32),
+}
+
+
+def register(name: str, source: Source, *, replace: bool = False) -> None:
+    """Add a data set, so that `load`, `fetch` and `status` know it by its name.
+
+    ```python
+    import numpy as np
+    from gradline.lab.problems import data
+
+    def read(directory):
+        corners = np.array([[0, 0], [0, 1], [1, 0], [1, 1]])
+        return data.Samples(train_inputs=corners, train_labels=corners[:, 0] ^ corners[:, 1])
+
+    data.register("xor", data.Source(read))
+    assert data.load("xor").train_targets.tolist() == [[1, 0], [0, 1], [0, 1], [1, 0]]
+    del data.SOURCES["xor"]
+    ```
+    """
+    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
+        raise ValueError(f"name must be small letters, digits, '.', '_' and '-' (files are named by it), got {name!r}")
+    if name in SOURCES and not replace:
+        raise ValueError(f"name must be new, or replace=True (data sets are found by it), got {name!r}")
+    SOURCES[name] = source
+
+
+def find(name: str) -> Source:
+    """The source of a name, or of "package.module:source"."""
+    if ":" in name:
+        return _imported(name)
+    try:
+        return SOURCES[name]
+    except KeyError:
+        raise ValueError(f"name must be one of {', '.join(SOURCES)} (or registered before), got {name!r}") from None
+
+
+def _imported(name: str) -> Source:
+    module, _, attribute = name.partition(":")
+    try:
+        source = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(f"data must be 'package.module:source' that can be imported, got {name!r}: {error}") from error
+    if not isinstance(source, Source):
+        raise TypeError(f"data must be a gradline.lab.problems.data.Source (it is read), but {name} is {source!r}")
+    return source
+
+
+def load(
+    name: str,
+    *,
+    directory: str | os.PathLike[str] | None = None,
+    z_score: Literal["train", "all", "none"] = "train",
+    dtype: npt.DTypeLike | None = None,
+    download: bool = True,
+    progress: bool = True,
+) -> DataSet:
+    """A data set by its name: "iris", "bcwd", "mnist", "cifar10", one that was registered, or "package.module:source".
+
+    Each input dimension is Z-scored: with the mean and standard deviation (n − 1) of the training rows, or with
+    `z_score="all"` of training and test rows together, as in the published programs; `z_score="none"` leaves the inputs
+    as they are. A dimension that is constant over those rows becomes 0. Scaling is computed in double precision;
+    `dtype` is what the arrays are stored in (float64, for MNIST and CIFAR10 float32).
+
+    Files are looked for in `directory`, else in the folder named by the variable `GRADLINE_DATA`, else in the user's
+    cache folder, in torchvision's layout. Missing files are downloaded there, unless `download` is false.
+
+    ```python
+    from gradline.lab.problems import data
+
+    iris = data.load("iris")
+    assert iris.train_inputs.shape == (150, 4) and iris.train_targets.shape == (150, 3)
+    assert iris.test_inputs.shape == (0, 4)
+    assert abs(iris.train_inputs.mean(axis=0)).max() < 1e-12
+    ```
+    """
+    from gradline.lab.problems.data import store  # it asks this module for the sources
+
+    source = find(name)
+    if z_score not in ("train", "all", "none"):
+        raise ValueError(f"z_score must be 'train', 'all' or 'none' (the rows it is fitted on), got {z_score!r}")
+    stored: np.dtype[Any] = np.dtype(source.dtype if dtype is None else dtype)
+    if stored not in (np.float32, np.float64):
+        raise ValueError(f"dtype must be float32 or float64 (Z-scores are fractions), got {stored}")
+    folder = data_directory(directory)
+    store.ensure(name, source.downloads, folder, progress=progress, may_download=download)
+    try:
+        samples = source.read(folder)
+    except DataError as error:
+        raise DataError(f"{name}: {error}. {store.replace_advice(name)}" if source.downloads else str(error)) from error
+    return _data_set(name, samples, z_score, stored)
+
+
+def _data_set(name: str, samples: Samples, z_score: str, dtype: np.dtype[np.floating]) -> DataSet:
+    train = samples.train_inputs
+    test = train[:0] if samples.test_inputs is None else samples.test_inputs
+    if z_score == "none":
+        scaled_train, scaled_test = train.astype(dtype), test.astype(dtype)
+    else:
+        scale = ZScore.fit([train] if z_score == "train" else [train, test])
+        scaled_train, scaled_test = scale.apply(train, dtype), scale.apply(test, dtype)
+    train_targets, test_targets = targets(samples.train_labels, samples.test_labels, samples.classes, dtype)
+    return DataSet(name, scaled_train, train_targets, scaled_test, test_targets, samples.classes)

@@ -1,0 +1,58 @@
+"""A variational autoencoder on scikit-learn's digits: a loss that is random even for one batch."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from gradline.lab.problems.data._extra import study_extra
+from gradline.lab.problems.making import seeded
+from gradline.lab.problems.task import Measured, Task
+
+HIDDEN = 128
+LATENT = 6
+TRAINING = 1500
+
+
+class Autoencoder(nn.Module):
+    """8 × 8 pixels to a few numbers and back; called with images it gives the loss of each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.encoder = nn.Sequential(nn.Linear(64, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 2 * LATENT))
+        self.decoder = nn.Sequential(nn.Linear(LATENT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 64))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The negative evidence lower bound of each image, with new noise."""
+        mean, log_variance = self.encoder(x).chunk(2, dim=1)
+        code = mean + (log_variance / 2).exp() * torch.randn_like(mean)
+        wrong = nn.functional.binary_cross_entropy_with_logits(self.decoder(code), x, reduction="none")
+        away = (mean.square() + log_variance.exp() - 1 - log_variance) / 2
+        losses: Tensor = wrong.sum(dim=1) + away.sum(dim=1)
+        return losses
+
+
+@cache
+def _pixels() -> Tensor:
+    source = study_extra("sklearn.datasets", "the digits").load_digits()
+    return torch.tensor(source.data, dtype=torch.float32) / 16
+
+
+def build(seed: int) -> Task:
+    """Build the task."""
+    pixels = _pixels()
+    train, test = pixels[:TRAINING], pixels[TRAINING:]
+
+    def measure(model: nn.Module) -> Measured:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same noise for every measurement
+            return Measured(float(model(train).mean()), math.nan, float(model(test).mean()), math.nan)
+
+    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        values: Tensor = model(train[chosen])
+        return values
+
+    return Task(seeded(seed, Autoencoder), TRAINING, losses, measure)

@@ -1,0 +1,86 @@
+"""CIFAR10 (its first training batch): a convolutional net with BatchNorm, and a small residual net."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from functools import cache
+
+import torch
+from torch import Tensor, nn
+
+from gradline.lab.problems import data
+from gradline.lab.problems.making import mean_of, seeded
+from gradline.lab.problems.task import Measured, Task
+
+MEASURED = 300
+"""Images that losses and errors are measured on, of the training ones and of the test ones."""
+
+
+def convolutional() -> nn.Module:
+    """Three convolutions, each with BatchNorm; every one halves the image."""
+    layers: list[nn.Module] = []
+    for before, after in ((3, 16), (16, 32), (32, 64)):
+        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+    return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
+
+
+class Residual(nn.Module):
+    """Two convolutions with BatchNorm, and the input added to what they give."""
+
+    def __init__(self, before: int, after: int, stride: int) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(before, after, 3, stride=stride, padding=1, bias=False)
+        self.second = nn.Conv2d(after, after, 3, padding=1, bias=False)
+        self.norms = nn.ModuleList([nn.BatchNorm2d(after), nn.BatchNorm2d(after)])
+        self.aside = nn.Conv2d(before, after, 1, stride=stride, bias=False) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The sum of both ways."""
+        hidden = torch.relu(self.norms[0](self.first(x)))
+        return torch.relu(self.aside(x) + self.norms[1](self.second(hidden)))
+
+
+def residual() -> nn.Module:
+    """A first convolution and three residual blocks: a ResNet of eight layers, a quarter as wide as usual."""
+    return nn.Sequential(
+        *(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()),
+        *(Residual(8, 8, 1), Residual(8, 16, 2), Residual(16, 32, 2)),
+        *(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 10)),
+    )
+
+
+@cache
+def _images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    found = data.load("cifar10", progress=False)
+    train, test = (torch.from_numpy(part).view(-1, 3, 32, 32) for part in (found.train_inputs, found.test_inputs))
+    labels, test_labels = (torch.from_numpy(part).argmax(dim=1) for part in (found.train_targets, found.test_targets))
+    return train, labels, test, test_labels
+
+
+def _task(make: Callable[[], nn.Module], seed: int) -> Task:
+    train, labels, test, test_labels = _images()
+    loss = nn.functional.cross_entropy
+
+    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        return loss(model(train[chosen]), labels[chosen], reduction="none")
+
+    def measure(model: nn.Module) -> Measured:
+        return Measured(
+            mean_of(MEASURED, lambda some: losses(model, some)),
+            math.nan,
+            math.nan,
+            mean_of(MEASURED, lambda some: model(test[some]).argmax(dim=1) != test_labels[some]),
+        )
+
+    return Task(seeded(seed, make), len(train), losses, measure)
+
+
+def build_convolutional(seed: int) -> Task:
+    """Build the task of the convolutional net."""
+    return _task(convolutional, seed)
+
+
+def build_residual(seed: int) -> Task:
+    """Build the task of the residual net."""
+    return _task(residual, seed)

@@ -1,0 +1,85 @@
+"""Problems whose solution is known: ill-conditioned regression, and a matrix from some of its entries."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradline.lab.problems.making import seeded
+from gradline.lab.problems.task import Measured, Task
+
+FEATURES = 40
+CONDITION = 1e4
+"""Of the Hessian, about."""
+NOISE = 0.01
+ROWS, COLUMNS, RANK, FITTED_RANK = 120, 80, 4, 6
+
+
+@cache
+def _regression() -> tuple[Tensor, Tensor]:
+    """Inputs whose directions have very different lengths, of which all matter equally for the targets."""
+    source = np.random.default_rng(0)
+    plain = source.standard_normal((2000, FEATURES))
+    targets = plain @ source.standard_normal(FEATURES) / np.sqrt(FEATURES) + NOISE * source.standard_normal(2000)
+    lengths = np.geomspace(1.0, CONDITION**-0.5, FEATURES)
+    turn, _ = np.linalg.qr(source.standard_normal((FEATURES, FEATURES)))
+    return torch.from_numpy(plain * lengths @ turn), torch.from_numpy(targets)
+
+
+def build_regression(seed: int) -> Task:
+    """Build the task of the regression."""
+    inputs, targets = _regression()
+
+    def squares(model: nn.Module, rows: Tensor | slice) -> Tensor:
+        errors: Tensor = model(inputs[rows]).squeeze(1) - targets[rows]
+        return errors.square()
+
+    def measure(model: nn.Module) -> Measured:
+        test = float(squares(model, slice(1000, None)).mean())
+        return Measured(float(squares(model, slice(1000)).mean()), math.nan, test, math.nan)
+
+    return Task(seeded(seed, lambda: nn.Linear(FEATURES, 1, dtype=torch.float64)), 1000, squares, measure)
+
+
+class Factors(nn.Module):
+    """A matrix of low rank as a product; called with places it gives its entries there."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows = nn.Parameter(0.3 * torch.randn(ROWS, FITTED_RANK))
+        self.columns = nn.Parameter(0.3 * torch.randn(COLUMNS, FITTED_RANK))
+
+    def forward(self, row: Tensor, column: Tensor) -> Tensor:
+        """Entries."""
+        return (self.rows[row] * self.columns[column]).sum(dim=1)
+
+
+@cache
+def _entries() -> tuple[Tensor, Tensor, Tensor, int]:
+    """Rows, columns and entries in a random order; so many of them are for training, half of the matrix."""
+    source = np.random.default_rng(1)
+    left, right = source.standard_normal((ROWS, RANK)), source.standard_normal((COLUMNS, RANK))
+    matrix = left @ right.T / np.sqrt(RANK) + NOISE * source.standard_normal((ROWS, COLUMNS))
+    places = source.permutation(ROWS * COLUMNS)
+    row, column = np.divmod(places, COLUMNS)
+    entries = torch.from_numpy(matrix[row, column]).float()
+    return torch.from_numpy(row), torch.from_numpy(column), entries, len(places) // 2
+
+
+def build_factorisation(seed: int) -> Task:
+    """Build the task of the matrix."""
+    row, column, entries, training = _entries()
+
+    def squares(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        errors: Tensor = model(row[chosen], column[chosen]) - entries[chosen]
+        return errors.square()
+
+    def measure(model: nn.Module) -> Measured:
+        test = float(squares(model, slice(training, None)).mean())
+        return Measured(float(squares(model, slice(training)).mean()), math.nan, test, math.nan)
+
+    return Task(seeded(seed, Factors), training, squares, measure)

@@ -1,0 +1,103 @@
+"""A character transformer that learns the names of Unicode's characters.
+
+They come with Python, and the database of Unicode 3.2 is the same in every version of it: the text is fixed.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from functools import cache
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradline.lab.problems.making import mean_of, seeded
+from gradline.lab.problems.task import Measured, Task
+
+CONTEXT = 24
+WIDTH = 32
+HEADS = 4
+LAYERS = 2
+MEASURED = 150
+"""Windows of text that losses and errors are measured on."""
+
+
+class Block(nn.Module):
+    """Attention to the past and a perceptron, each after a LayerNorm and added to its input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
+        self.mix = nn.Linear(WIDTH, 3 * WIDTH)
+        self.out = nn.Linear(WIDTH, WIDTH)
+        self.think = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, length, width) to the same."""
+        parts = self.mix(self.norms[0](x)).unflatten(2, (3, HEADS, WIDTH // HEADS)).permute(2, 0, 3, 1, 4)
+        query, key, value = parts.unbind(0)
+        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(seen.transpose(1, 2).flatten(2))
+        thought: Tensor = self.think(self.norms[1](x))
+        return x + thought
+
+
+class Transformer(nn.Module):
+    """Characters in, scores of the next characters out."""
+
+    def __init__(self, symbols: int) -> None:
+        super().__init__()
+        self.symbol = nn.Embedding(symbols, WIDTH)
+        self.place = nn.Parameter(0.1 * torch.randn(CONTEXT, WIDTH))
+        self.layers = nn.Sequential(*(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, symbols))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, length) to (batch, length, symbols)."""
+        scores: Tensor = self.layers(self.symbol(x) + self.place)
+        return scores
+
+
+def names() -> list[str]:
+    """The names of the characters below U+3000, in an order that is random and always the same."""
+    known = unicodedata.ucd_3_2_0
+    found = [known.name(chr(code), "") for code in range(0x20, 0x3000)]
+    listed = [name for name in found if name]
+    return [listed[place] for place in np.random.default_rng(0).permutation(len(listed))]
+
+
+@cache
+def _windows() -> tuple[int, Tensor, Tensor]:
+    """How many symbols there are, and windows of text to train on and to test with."""
+    text = "\n".join(names())
+    symbols = {symbol: number for number, symbol in enumerate(sorted(set(text)))}
+    encoded = torch.tensor([symbols[symbol] for symbol in text])
+    split = len(encoded) * 9 // 10
+    train = encoded[:split].unfold(0, CONTEXT + 1, 8)
+    return len(symbols), train, encoded[split:].unfold(0, CONTEXT + 1, CONTEXT)
+
+
+def build(seed: int) -> Task:
+    """Build the task."""
+    symbols, train, test = _windows()
+
+    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        some = train[chosen]
+        values = nn.functional.cross_entropy(model(some[:, :-1]).mT, some[:, 1:], reduction="none")
+        return values.mean(dim=1)
+
+    def wrong(model: nn.Module, some: Tensor) -> Tensor:
+        likely: Tensor = model(some[:, :-1]).argmax(dim=2)
+        return (likely != some[:, 1:]).double().mean(dim=1)
+
+    def measure(model: nn.Module) -> Measured:
+        measured = min(MEASURED, len(test))
+        return Measured(
+            mean_of(MEASURED, lambda chosen: losses(model, chosen)),
+            math.nan,
+            math.nan,
+            mean_of(measured, lambda chosen: wrong(model, test[chosen])),
+        )
+
+    return Task(seeded(seed, lambda: Transformer(symbols)), len(train), losses, measure)

@@ -1,0 +1,270 @@
+"""Which charts a page has and what is in them. The numbers of a run are packed once, whichever charts show it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.figures import FIGURES, Illustration, words
+from gradline.lab.figures.curves import MEASURES, Curves, Measure
+from gradline.lab.figures.study_prls_losses import PUBLISHED
+from gradline.lab.figures.traces import MissingRuns, Trace
+from gradline.plot.inks import DARK, LIGHT
+
+FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
+"""What is packed of each run, for every point of its grid; angles in degrees."""
+LOGARITHMS = frozenset({"train_loss", "test_loss", "step"})
+"""Packed as logarithms: of zero, minus infinity."""
+
+
+class Stroke(NamedTuple):
+    """How a line looks on a light and on a dark page: never by its colour alone."""
+
+    light: str
+    dark: str
+    dash: str
+    symbol: str
+
+
+_INKS = [(LIGHT.blue, DARK.blue), (LIGHT.orange, DARK.orange), (LIGHT.green, DARK.green), (LIGHT.purple, DARK.purple)]
+_INKS += [("#8a6d00", "#f0e442"), ("#4a4a4a", "#c8c8c8")]
+_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "x", "star", "cross")
+
+
+def stroke(number: int) -> Stroke:
+    """One of many: colours, dashes and symbols come round at different times."""
+    light, dark = _INKS[number % len(_INKS)]
+    turn = number // len(_INKS)
+    return Stroke(light, dark, _DASHES[(number + turn) % len(_DASHES)], _SYMBOLS[number % len(_SYMBOLS)])
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A chart of curves: which runs it can show, and how they are told apart.
+
+    Each run has a facet (one is looked at), a panel (one, or all side by side) and a line.
+    """
+
+    id: str
+    title: str
+    caption: str
+    facet_name: str
+    facets: list[str]
+    panel_name: str
+    panels: list[str]
+    line_name: str
+    lines: list[dict[str, Any]]
+    measures: list[dict[str, Any]]
+    look: str
+    """"mean" or "runs"."""
+    runs: list[tuple[int, int, int, int]]
+    """Of each: its number, its facet, its panel and its line."""
+
+
+class _Places(NamedTuple):
+    """What makes a run's facet, panel and line, and what these are called."""
+
+    facet: tuple[str, Callable[[Trace], str]]
+    panel: tuple[str, Callable[[Trace], str]]
+    line: tuple[str, Callable[[Trace], str]]
+
+
+def _batch(run: Trace) -> str:
+    return words.batch(run.batch_size)
+
+
+def _problem(run: Trace) -> str:
+    return words.problem(run.problem)
+
+
+def _method(run: Trace) -> str:
+    return words.method(run.method)
+
+
+_USUAL = _Places(("Problem", _problem), ("Batch size", _batch), ("Methods", _method))
+_SPECIAL = {
+    "study_static_vs_dynamic": _Places(
+        ("Method", _method), ("Batch size", _batch), ("Mini-batches", lambda run: run.sampling)
+    ),
+    "study_prls_losses": _Places(
+        ("Problem", lambda run: words.problem(run.problem.removesuffix(PUBLISHED))),
+        ("Batch size", _batch),
+        (
+            "Methods and losses",
+            lambda run: f"{_method(run)}, {'published' if run.problem.endswith(PUBLISHED) else 'consistent'} loss",
+        ),
+    ),
+    "study_direction_quality": _Places(("Method", _method), ("Problem", _problem), ("Batch sizes", _batch)),
+}
+
+
+def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], list[str]]:
+    """The charts of the figures that have runs, the data of those that are no curves, and what was left out and why."""
+    charts, others, left_out = [], {}, []
+    for name, figure in FIGURES.items():
+        if not figure.NEEDS:
+            continue
+        try:
+            found = figure.data(list(runs))
+        except MissingRuns as reason:
+            left_out.append(str(reason))
+            continue
+        if isinstance(found, Curves):
+            charts.append(_chart(name, figure, found, runs))
+        else:
+            others[name] = found
+    return charts, others, left_out
+
+
+def _chart(name: str, figure: Illustration, found: Curves, runs: Sequence[Trace]) -> Chart:
+    settings = {
+        (curve.problem, curve.method, curve.batch_size, curve.sampling, curve.direction_batch_size): len(curve.x)
+        for curve in found.curves
+    }
+    angled = "angle" in found.values_of("measure")
+    budgets = {
+        curve.problem: int(curve.x[-1]) for curve in found.curves if MEASURES[curve.measure].against == "evaluations"
+    }
+    chosen = [
+        (number, run)
+        for number, run in enumerate(runs)
+        if (run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size) in settings
+        and run.angled == angled
+        and run.budget == budgets.get(run.problem)
+    ]
+    first: list[Measure] = list(getattr(figure, "MEASURES", ())) or [
+        MEASURES[measure] for measure in found.values_of("measure")
+    ]
+    return _made(
+        name,
+        _label(name, figure),
+        f"{getattr(figure, 'ABOUT', figure.CAPTION)}.",
+        chosen,
+        _SPECIAL.get(name, _USUAL),
+        first,
+    )
+
+
+def _label(name: str, figure: Illustration) -> str:
+    number = name.replace("figure_", "Figure ")
+    return f"{number}. {figure.TITLE}" if number != name else figure.TITLE
+
+
+def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
+    """A chart of the runs that no other one shows, as those of studies that no figure is made for.
+
+    `directions` says whether runs whose directions had batches of their own are shown elsewhere.
+    """
+    shown = {number for chart in made for number, *_ in chart.runs}
+    shown |= {number for number, run in enumerate(runs) if directions and run.direction_batch_size is not None}
+    rest = [(number, run) for number, run in enumerate(runs) if number not in shown]
+    if not rest:
+        return []
+    samplings = len({run.sampling for _, run in rest}) > 1
+    budgets = len({run.budget for _, run in rest}) > 1
+
+    def line(run: Trace) -> str:
+        parts = [_method(run)]
+        parts += [run.sampling] if samplings else []
+        parts += [] if run.direction_batch_size is None else [f"direction of {run.direction_batch_size}"]
+        parts += [f"{run.budget:,} evaluations"] if budgets else []
+        return ", ".join(parts)
+
+    title, caption = "Other runs", "Runs that none of the figures above shows."
+    if not made:
+        title, caption = "All runs", "Every run in the directory."
+    places = _Places(("Problem", _problem), ("Batch size", _batch), ("Methods", line))
+    return [_made("other_runs", title, caption, rest, places, [])]
+
+
+def _made(
+    name: str, title: str, caption: str, runs: Sequence[tuple[int, Trace]], places: _Places, first: Sequence[Measure]
+) -> Chart:
+    runs = sorted(runs, key=lambda pair: _order(pair[1]))
+    labels = [[of(run) for _, of in places] for _, run in runs]
+    facets, lines = (list(dict.fromkeys(label[place] for label in labels)) for place in (0, 2))
+    by_size = sorted(zip((run.batch_size for _, run in runs), (label[1] for label in labels), strict=True))
+    panels = list(dict.fromkeys(label for _, label in by_size))
+    if places.panel[0] != "Batch size":
+        panels = list(dict.fromkeys(label[1] for label in labels))
+    measured = [name for name in MEASURES if any(np.isfinite(run.values[name]).any() for _, run in runs)]
+    shown = [measure for measure in first if measure.name in measured]
+    shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
+    return Chart(
+        id=name,
+        title=title,
+        caption=caption,
+        facet_name=places.facet[0],
+        facets=facets,
+        panel_name=places.panel[0],
+        panels=panels,
+        line_name=places.line[0],
+        lines=[{"label": label, **stroke(place)._asdict()} for place, label in enumerate(lines)],
+        measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
+        look="mean" if name in ("figure_8", "figure_14", "other_runs") or name.startswith("study_") else "runs",
+        runs=[
+            (number, facets.index(label[0]), panels.index(label[1]), lines.index(label[2]))
+            for (number, _), label in zip(runs, labels, strict=True)
+        ],
+    )
+
+
+def _order(run: Trace) -> tuple[Any, ...]:
+    """Problems and methods in the paper's order, others after them."""
+    problems, methods = list(words.PROBLEMS), list(words.METHODS)
+    return (
+        problems.index(run.problem) if run.problem in problems else len(problems),
+        methods.index(run.method) if run.method in methods else len(methods),
+        *(run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size or 0, run.budget, run.seed),
+    )
+
+
+def _words(measure: Measure) -> str:
+    return "angle in degrees" if measure.name == "angle" else measure.words
+
+
+def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:
+    """What the page knows of each run, in the order of `numbers`."""
+    return [
+        {
+            "problem": run.problem,
+            "method": run.method,
+            "batch_size": run.batch_size,
+            "seed": run.seed,
+            "sampling": run.sampling,
+            "direction_batch_size": run.direction_batch_size,
+            "budget": run.budget,
+            "points": len(run.evaluations),
+        }
+        for run in runs
+    ]
+
+
+def numbers(runs: Sequence[Trace]) -> NDArray[np.float64]:
+    """The numbers of all runs, field by field: those of one field are alike, so they pack well together."""
+    columns = [_numbers(run, field) for field in ("evaluations", *FIELDS) for run in runs]
+    return np.concatenate(columns) if columns else np.zeros(0)
+
+
+def _numbers(run: Trace, field: str) -> NDArray[np.float64]:
+    if field in ("evaluations", "iterations"):
+        values: NDArray[np.float64] = getattr(run, field)
+        return values
+    if field == "angle":
+        return np.degrees(run.values[field])
+    return _logarithm(run.values[field]) if field in LOGARITHMS else run.values[field]
+
+
+def _logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(values)
+
+
+def plain(chart: Chart) -> dict[str, Any]:
+    """A chart for JSON."""
+    return asdict(chart)

@@ -1,0 +1,219 @@
+"""Making the page: everything is read, then written whole, then renamed into place."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import jinja2
+import numpy as np
+
+from gradline.lab.figures import FIGURES, style, words
+from gradline.lab.figures.traces import traces
+from gradline.lab.findings.claims import claims
+from gradline.lab.findings.query import summary
+from gradline.lab.report import charts, content
+from gradline.lab.report.packing import pack_numbers, pack_text
+from gradline.lab.tools.files import Report, whole
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PIXELS = 130
+"""Of an inch, in the illustrations."""
+
+
+class NoResults(ValueError):  # noqa: N818 - it is no mistake: nothing was run yet
+    """A directory has nothing to report."""
+
+
+def write(
+    directory: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    illustrations: bool = True,
+    compare: str | os.PathLike[str] | None = None,
+    report: Report | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> Path:
+    """Write the page of a directory's results to a file, and return its path.
+
+    Args:
+        directory: that a study was run into.
+        out: the file. One that is there is replaced when the new one is complete, and kept if that fails.
+        title: of the page; by default from the name of the directory.
+        illustrations: whether to compute and show Figures 1 to 7 too.
+        compare: runs of a comparison from elsewhere, a directory or a packed file; those of the directory are shown
+            anyway.
+        report: where to say which files were passed over and why; by default as warnings.
+        progress: is told what is being done.
+
+    Raises `NoResults`.
+    """
+    path = Path(out)
+    if path.is_dir():
+        raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
+    text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
+    with whole(path) as file:
+        file.write(text.encode("utf-8"))
+    return path
+
+
+def page(
+    directory: str | os.PathLike[str],
+    *,
+    title: str | None = None,
+    illustrations: bool = True,
+    compare: str | os.PathLike[str] | None = None,
+    report: Report | None = None,
+    progress: Callable[[str], None] | None = None,
+) -> str:
+    """The page as text; see `write`."""
+    say = progress or (lambda text: None)
+    say("reading runs")
+    runs = traces(directory, report=report)
+    if not runs:
+        raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
+    table = summary(directory, report=report)
+    curves, others, left_out = charts.figure_charts(runs)
+    curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
+    data: dict[str, Any] = {
+        "fields": ["evaluations", *charts.FIELDS],
+        "logarithms": sorted(charts.LOGARITHMS),
+        "runs": charts.run_table(runs),
+        "charts": {chart.id: charts.plain(chart) for chart in curves},
+        "heat": _heat(others.get("study_direction_vs_step")),
+        "tables": {"results": json.loads(table.drop(columns="key").to_json(orient="split", double_precision=15))},
+    }
+    if "table_3" in others:
+        columns = others["table_3"].to_dict()
+        rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
+        data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
+    peers = _peers(compare or directory, report, say)
+    if compare is not None and peers is None:
+        raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
+    script, sheet = (files("gradline.lab.report").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    say("embedding charts")
+    return _template().render(
+        title=title or f"Line searches: {Path(directory).resolve().name}",
+        style=sheet,
+        script=script,
+        digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        plotly=pack_text(_plotly()),
+        data=pack_text(json.dumps(data, separators=(",", ":"), allow_nan=False)),
+        numbers=pack_numbers(charts.numbers(runs)),
+        charts=curves,
+        heat=_about("study_direction_vs_step", others),
+        table_3=_about("table_3", others),
+        left_out=left_out,
+        verdicts=content.verdict_rows(claims(table)),
+        tables=content.result_tables(table),
+        configuration=content.configuration(content.headers(directory, report)),
+        illustrations=_illustrations(say) if illustrations else [],
+        peers=peers,
+        runs=len(runs),
+        evaluations=round(table["evaluations"].sum()),
+        version=version("gradline"),
+    )
+
+
+def _template() -> jinja2.Template:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(lambda name: files("gradline.lab.report").joinpath(name).read_text("utf-8")),
+        autoescape=True,
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("page.html.jinja")
+
+
+def _plotly() -> str:
+    """The charts' program. The comment before it has Chromium compile it at once, beside the page's own thread."""
+    return "//# allFunctionsCalledOnLoad\n" + files("plotly").joinpath("package_data", "plotly.min.js").read_text(
+        "utf-8"
+    )
+
+
+def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
+    """What is said of a figure that is no chart of curves; `None` where it is not there."""
+    if name not in others:
+        return None
+    found = others[name]
+    methods = [words.method(method) for method in found.methods]
+    return {"title": FIGURES[name].TITLE, "caption": FIGURES[name].CAPTION, "data": found, "methods": methods}
+
+
+def _heat(found: Any) -> dict[str, Any] | None:
+    """The numbers of direction-vs-step for JSON, which knows no NaN."""
+    if found is None:
+        return None
+    measures = []
+    for name, called in (("train_loss", "training loss"), ("test_error", "test error")):
+        values = getattr(found, name)
+        plain = values.astype(object)
+        plain[~np.isfinite(values)] = None
+        measures.append({"name": name, "words": called, "values": plain.tolist()})
+    return {
+        "methods": [words.method(name) for name in found.methods],
+        "directions": found.direction_batch_sizes.tolist(),
+        "sizes": found.batch_sizes.tolist(),
+        "runs": found.runs.tolist(),
+        "measures": measures,
+    }
+
+
+def _illustrations(say: Callable[[str], None]) -> list[dict[str, str]]:
+    """Figures 1 to 7 as pictures."""
+    pictures = []
+    for name, figure in FIGURES.items():
+        if figure.NEEDS:
+            continue
+        say(f"drawing {name.replace('_', ' ')}")
+        pictures.append(
+            {
+                "id": name,
+                "title": f"{name.replace('figure_', 'Figure ')}. {figure.TITLE}",
+                "caption": figure.CAPTION,
+                "source": _address(figure.draw(figure.data())),
+            }
+        )
+    return pictures
+
+
+def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]) -> dict[str, Any] | None:
+    """How methods compare; `None` where no runs were made for that."""
+    from gradline.lab.report import compare
+
+    say("comparing with other optimizers")
+    return compare.section(source, partial(_address, colours=True), report)
+
+
+def _address(drawn: Figure, *, colours: bool = False) -> str:
+    """A figure as a picture in the page; with all its colours, or with as few as do for lines."""
+    buffer = io.BytesIO()
+    with style.settings():
+        drawn.savefig(buffer, dpi=PIXELS, format="png")
+    return "data:image/png;base64," + base64.b64encode(buffer.getvalue() if colours else _small(buffer)).decode("ascii")
+
+
+def _small(picture: io.BytesIO) -> bytes:
+    """A PNG in 256 colours, a third of the size. Pillow comes with matplotlib."""
+    from PIL import Image
+
+    picture.seek(0)
+    small = io.BytesIO()
+    Image.open(picture).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
+        small, "PNG", optimize=True
+    )
+    return small.getvalue()

@@ -1,0 +1,63 @@
+"""Running a study: plan it, and have its runs made by the engines of `gradline.lab.engines`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Hashable
+
+from gradline.lab import engines
+from gradline.lab.jobs.engine import MakeEngine
+from gradline.lab.jobs.partial import Follower
+from gradline.lab.jobs.progress import Observer
+from gradline.lab.jobs.runner import Summary, run_all
+from gradline.lab.jobs.runs import Run
+from gradline.lab.studies import Study, load, plan, validate
+
+
+def run_study(
+    study: Study | str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    *,
+    workers: int | None = None,
+    backend: str = "processes",
+    checkpoint_every: float = 30.0,
+    threads: int = 1,
+    observer: Observer | None = None,
+    follower: Follower | None = None,
+    make_engine: MakeEngine | None = None,
+    key: Callable[[Run], Hashable] | None = None,
+) -> Summary:
+    """Make those runs of a study that are not in a directory yet.
+
+    In a script, call it under `if __name__ == "__main__":`, as the worker processes import the script.
+
+    Args:
+        study: the study, its name, or the path of its TOML file.
+        out: the directory for results, checkpoints and locks.
+        workers: processes; `None`: one for each core, here or in the cluster.
+        backend: "processes", "inline" (this process, for debuggers), "dask" (a cluster of this machine) or the address
+            of a Dask scheduler, "tcp://host:port".
+        checkpoint_every: seconds between checkpoints of a task.
+        threads: of torch in each worker. With 1, the default, results do not depend on the number of cores.
+        observer: is told how it goes on.
+        follower: is shown the runs while they grow, every few seconds, and those that are there already. See
+            `gradline.lab.jobs.tensorboard`.
+        make_engine: makes engines other than those of `gradline.lab.engines`.
+        key: which runs may share an engine: those with equal keys.
+
+    Raises `Interrupted` after Ctrl-C or SIGTERM. Failures of runs do not raise: they are in the summary.
+    """
+    runs = plan(study if isinstance(study, Study) else load(study))
+    validate(runs)
+    return run_all(
+        runs,
+        out,
+        make_engine=make_engine or engines.make,
+        key=key or engines.group_key,
+        workers=workers,
+        backend=backend,
+        checkpoint_every=checkpoint_every,
+        threads=threads,
+        observer=observer,
+        follower=follower,
+    )

@@ -1,0 +1,214 @@
+"""What both engines promise: exact resumption, errors that say what is wrong, and the choice between them."""
+
+import io
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from lab.study_runs import Arrays, blobs, finish, identical, ordinary, run
+
+from gradline import searches
+from gradline.lab.engines import engine, group_key
+from gradline.lab.engines.lockstep import Lockstep
+from gradline.lab.engines.ordinary import Ordinary
+from gradline.lab.jobs.runs import Sampling
+from gradline.lab.methods import METHODS, SearchMethod
+from gradline.lab.problems import PROBLEMS, Network
+
+CUSTOM = {"model": "lab.study_runs:tiny_model"}
+RUNS = [
+    run(method=method, seed=seed, sampling=sampling, direction_batch_size=size, budget=budget, angle=size is not None)
+    for method in ("gols-i", "prls", "armijo")
+    for seed, sampling, size, budget in (
+        (0, Sampling.DYNAMIC, None, 45),
+        (1, Sampling.STATIC, None, 30),
+        (2, Sampling.FULL, None, 37),
+        (3, Sampling.DYNAMIC, 30, 41),
+    )
+]
+
+
+def saved_and_loaded(state):
+    file = io.BytesIO()
+    torch.save(state, file)
+    file.seek(0)
+    return torch.load(file, weights_only=True)
+
+
+def interrupted(kind, runs, rounds, data=None):
+    """Run to the end, saved and made anew after each of these numbers of rounds."""
+    results, running = {}, kind(runs, data or blobs())
+    for number in rounds:
+        for _ in range(number):
+            if running.active:
+                running.advance()
+        running = kind(runs, data or blobs(), state=saved_and_loaded(running.state_dict()))
+    return results | finish(running) | {result.run.key: result for result in running.finished()}
+
+
+@pytest.mark.parametrize("rounds", [[0], [1], [17], [3, 9, 1, 1, 5, 20], [38, 2, 2]])
+def test_lock_step_goes_on_bit_for_bit(rounds):
+    whole = finish(Lockstep(RUNS, blobs()))
+    resumed = interrupted(Lockstep, RUNS, rounds)
+    assert whole.keys() == resumed.keys()
+    for key in whole:
+        identical(whole[key], resumed[key])
+
+
+@pytest.mark.parametrize("rounds", [[0], [5], [1, 2, 40, 60]])
+@pytest.mark.parametrize("custom", [False, True])
+def test_the_ordinary_engine_goes_on_bit_for_bit(rounds, custom):
+    runs = [replace(one, problem=replace(one.problem, **CUSTOM)) for one in RUNS] if custom else RUNS
+    whole = finish(Ordinary(runs, blobs()))
+    resumed = interrupted(Ordinary, runs, rounds)
+    assert whole.keys() == resumed.keys()
+    for key in whole:
+        identical(whole[key], resumed[key])
+
+
+@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
+def test_saving_changes_nothing_and_the_state_stands_apart(kind):
+    running = kind(RUNS[:4], blobs())
+    for _ in range(5):
+        running.advance()
+    state = running.state_dict()
+    kept = saved_and_loaded(state)
+    rest = finish(running)
+    for once in (state, kept):  # what the engine did since has not changed the state
+        again = finish(kind(RUNS[:4], blobs(), state=once))
+        for key in rest:
+            identical(rest[key], again[key])
+
+
+@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
+def test_results_that_nobody_has_taken_are_in_the_state(kind):
+    running = kind(RUNS[:2], blobs())
+    while running.active:
+        running.advance()
+    resumed = kind(RUNS[:2], blobs(), state=saved_and_loaded(running.state_dict()))
+    assert resumed.active == 0
+    assert resumed.evaluations == running.evaluations
+    for one, other in zip(running.finished(), resumed.finished(), strict=True):
+        identical(one, other)
+        assert one.seconds == other.seconds
+    assert resumed.finished() == []
+
+
+@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
+def test_a_finished_run_need_not_be_given_again(kind):
+    running = kind(RUNS[:3], blobs())
+    done = []
+    while not done:
+        running.advance()
+        done = running.finished()
+    left = [one for one in RUNS[:3] if one.key not in {result.run.key for result in done}]
+    expected, resumed = running.state_dict(), kind(left, blobs(), state=running.state_dict())
+    assert resumed.active == len(left)
+    with pytest.raises(ValueError, match="runs must contain those of the state"):
+        kind([result.run for result in done], blobs(), state=expected)
+
+
+def test_a_state_of_another_engine_is_refused():
+    state = Ordinary(RUNS[:1], blobs()).state_dict()
+    with pytest.raises(ValueError, match="state must be of lockstep runs, version 2"):
+        Lockstep(RUNS[:1], blobs(), state=state)
+    with pytest.raises(ValueError, match="state must be of ordinary runs"):
+        Ordinary(RUNS[:1], blobs(), state=Lockstep(RUNS[:1], blobs()).state_dict())
+
+
+def test_the_engine_follows_from_the_problem():
+    assert isinstance(engine([run()], blobs()), Lockstep)
+    custom = run(problem_options=CUSTOM)
+    assert isinstance(engine([custom], blobs()), Ordinary)
+    assert not Lockstep.accepts(custom)
+    networks = [one for one in PROBLEMS.values() if isinstance(one, Network)]
+    assert all(Lockstep.accepts(replace(run(), problem=one)) for one in networks)
+
+
+DECLINED = {
+    "a search that looks at the way": {"method": SearchMethod("angle", searches.Angle())},
+    "a direction": {"method": METHODS["gols-i-adam"]},
+    "an average": {"method": SearchMethod("averaged", searches.GolsI(), average=True)},
+    "a peer": {"method": METHODS["sgd-0.1"]},
+    "a run of a comparison": {"benchmark": True},
+    "a problem of another kind": {"problem": PROBLEMS["regression"]},
+}
+
+
+@pytest.mark.parametrize("what", DECLINED)
+def test_what_lockstep_declines_the_ordinary_engine_runs(what):
+    declined = replace(run(budget=12), **DECLINED[what])
+    assert not Lockstep.accepts(declined)
+    assert group_key(declined) == declined.key
+    (result,) = finish(engine([declined], blobs())).values()
+    assert result.engine == "ordinary"
+    assert result.columns["evaluations"][-1] >= 12
+    assert np.isnan(result.columns["step"][1:]).all() == (what == "a peer")
+
+
+def test_runs_that_share_no_network_share_no_engine():
+    one = run(batch_size=10, seed=0)
+    assert group_key(one) == group_key(run(method="prls", batch_size=20, seed=3, budget=7, sampling=Sampling.FULL))
+    assert hash(group_key(one)) == hash(group_key(run(seed=1)))
+    for other in (run("bcwd-netpii"), run("bcwd-logr"), run(problem_options={"dtype": "float32"})):
+        assert group_key(one) != group_key(other)
+        with pytest.raises(ValueError, match="runs must have equal group keys"):
+            engine([one, other], blobs())
+    with pytest.raises(ValueError, match="runs must have at least one run"):
+        engine([], blobs())
+    with pytest.raises(ValueError, match="runs must differ"):
+        engine([one, run(batch_size=10, seed=0)], blobs())
+
+
+def test_problems_of_one_network_may_start_at_different_scales():
+    runs = [run(problem_options={"scale": scale, "name": f"at-{scale}"}) for scale in (0.1, 1.0)]
+    results = finish(engine(runs, blobs()))
+    losses = [results[one.key].columns["train_loss"][0] for one in runs]
+    assert losses[0] < losses[1]
+
+
+@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
+def test_a_batch_larger_than_the_data_is_refused(kind):
+    def go():
+        return finish(kind([run(batch_size=121)], blobs()))
+
+    with pytest.raises(ValueError, match="size must be at most the number of samples, 120"):
+        go()
+
+
+@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
+def test_one_sample_has_no_variance(kind):
+    with pytest.raises(ValueError, match="batch_size must be at least 2 with prls"):
+        kind([run(method="prls", batch_size=1)], blobs())
+
+
+@pytest.mark.parametrize("method", ["gols-i", "prls", "armijo"])
+def test_any_module_trains(method):
+    results = ordinary(
+        [run(method=method, budget=200, batch_size=40, sampling=Sampling.STATIC, problem_options=CUSTOM)]
+    )
+    columns = results.popitem()[1].columns
+    assert columns["train_loss"][-1] < 0.5 * columns["train_loss"][0]
+    assert columns["evaluations"][-1] >= 200
+
+
+def test_the_ordinary_engine_counts_as_it_goes():
+    running = Ordinary(RUNS[:2], blobs())
+    assert (running.active, running.evaluations) == (2, 0)
+    running.advance()
+    assert running.active == 2
+    assert running.evaluations > 1
+    results = finish(running)
+    assert running.evaluations == sum(result.columns["evaluations"][-1] for result in results.values())
+    assert {result.engine for result in results.values()} == {"ordinary"}
+
+
+def test_arrays_of_any_layout_will_do():
+    data = blobs()
+    turned = Arrays(
+        *(np.asfortranarray(part) for part in (data.train_inputs, data.train_targets)),
+        *(data.test_inputs, data.test_targets),
+    )
+    plain, other = finish(engine([run()], data)), finish(engine([run()], turned))
+    identical(*(results.popitem()[1] for results in (plain, other)))

@@ -1,0 +1,151 @@
+"""Scores, failures and costs over settings, against numbers computed by hand; and how they are drawn."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from lab.compare_cases import record
+
+from gradline.lab import studies
+from gradline.lab.figures.compare_heat import draw_heat, heat_data
+from gradline.lab.figures.compare_lines import apart
+from gradline.lab.figures.line_styles import looks
+from gradline.lab.findings.comparison import FLOOR, compare, decades, own
+from gradline.lab.findings.measures import tabulate
+from gradline.lab.jobs.result import Status
+from gradline.plot.inks import DARK
+
+LOSSES = {
+    "gols-i": {"small": 0.005, "medium": 0.02, "large": 4.0},
+    "prodigy": {"small": 0.05, "medium": 0.01, "large": 4.0},
+}
+
+
+def load(problems, methods, seeds):
+    return studies.load("compare", problems=problems, methods=methods, seeds=seeds)
+
+
+def of(run, made):
+    """A trajectory made by hand, as that of a run."""
+    names = {"problem": run.problem.name, "method": run.method.name}
+    return replace(made, batch_size=run.batch_size, seed=run.seed, budget=run.budget, **names)
+
+
+@pytest.fixture
+def chosen():
+    return load(["regression", "pinn/16"], ["gols-i", "prodigy", "sgd"], 1)
+
+
+@pytest.fixture
+def known(chosen):
+    """On regression as above, on pinn/16 prodigy fails; SGD ends at 8, its learning rate of 100 diverges."""
+    made = []
+    whole = studies.load("compare")
+    sizes = compare([], whole).sizes
+    for run in studies.plan(chosen):
+        method = run.method.name
+        last = LOSSES.get(method, {}).get(sizes[run.setting], 8.0)
+        failed = (method, run.setting) == ("prodigy", "pinn/16")
+        status = Status.FAILED if failed else Status.DIVERGED if method == "sgd-100" else Status.DONE
+        made.append(of(run, record("x", [9.0, last], status=status, reason="no" if failed else "")))
+    others = [replace(made[0], budget=7), replace(made[0], revision=2), replace(made[0], method="of-old")]
+    return compare([*made, *others], whole)
+
+
+def test_only_what_is_planned_is_compared(known, chosen):
+    assert len(known.records) == 4 * 7
+    names = {(one.setting, one.method.name, one.seed, one.budget) for one in studies.plan(chosen)}
+    assert {(one.setting, one.method, one.seed, one.budget) for one in known.records} == names
+    assert [setting.name for setting in known.settings] == [
+        "regression/10",
+        "regression/100",
+        "regression/1000",
+        "pinn/16",
+    ]
+
+
+def test_settings_are_found_by_batch_size_and_use(known):
+    assert known.names(size="small") == ("regression/10", "pinn/16")
+    assert known.names(size="large") == ("regression/1000",)
+    assert known.names(held_out=True) == ("pinn/16",)
+    assert known.names(held_out=False, size="medium") == ("regression/100",)
+
+
+def test_scores_are_geometric_means_with_a_limit(known):
+    scores = {score.method: score for score in known.scores()}
+    assert list(scores)[:2] == ["gols-i", "prodigy"]
+    assert scores["gols-i"].behind == pytest.approx((1 * 2 * 1 * 1) ** 0.25)
+    assert scores["prodigy"].behind == pytest.approx((10 * 1 * 1 * 100) ** 0.25)  # a failure counts as a hundredfold
+    assert scores["sgd best"].behind == pytest.approx((100 * 100 * 2 * 800 / 8) ** 0.25)
+    (small,) = [score for score in known.scores(known.names(size="medium")) if score.method == "prodigy"]
+    assert small.behind == 1.0
+    assert scores["gols-i"].best == scores["gols-i"].reached == 0.75  # regression/1000 has nobody at its target
+    assert scores["prodigy"].reached == 0.5
+
+
+def test_a_method_is_beaten_where_every_seed_of_another_ends_lower(chosen):
+    runs = studies.plan(replace(chosen, seeds=(0, 1)))
+    ends = {"gols-i": (0.1, 0.3), "prodigy": (0.05, 0.2)}  # they overlap
+
+    def ending(run, seed_0, seed_1):
+        return of(run, record("x", [9.0, (seed_0, seed_1)[run.seed]]))
+
+    known = compare([ending(run, *ends.get(run.method.name, (0.01, 0.02))) for run in runs], chosen)
+    assert known.free == ["prodigy", "gols-i"]
+    assert known.beaten("gols-i", known.free)["regression/10"] == []
+    ends["prodigy"] = (0.05, 0.09)
+    known = compare([ending(run, *ends.get(run.method.name, (0.01, 0.02))) for run in runs], chosen)
+    assert known.beaten("gols-i", known.free)["regression/10"] == ["prodigy"]
+    assert known.beaten("gols-i", ["sgd best", "prodigy"])["pinn/16"] == ["sgd best", "prodigy"]
+    assert known.beaten("prodigy", known.free)["regression/10"] == []
+
+
+def test_a_loss_below_the_floor_is_as_good_as_any_other_there():
+    table = tabulate([record("a", [1.0, FLOOR / 1e9]), record("b", [1.0, FLOOR]), record("c", [1.0, 100 * FLOOR])])
+    np.testing.assert_allclose(decades(table, ["a", "b", "c", "d"], ["tiny/5"])[:, 0], [0.0, 0.0, 2.0, math.nan])
+
+
+def test_where_all_fail_nobody_is_the_best():
+    table = tabulate([record("a", [1.0], status=Status.FAILED), record("b", [1.0], status=Status.FAILED)])
+    assert decades(table, ["a", "b"], ["tiny/5"]).tolist() == [[math.inf], [math.inf]]
+
+
+def test_failures_are_told_by_method_and_reason_those_that_failed_most_first(known):
+    first, second = known.failures
+    assert (first.method, first.reason, first.runs, first.of) == ("sgd-100", "diverged", 4, 4)
+    assert (second.method, second.reason, second.runs, second.settings) == ("prodigy", "no", 1, ("pinn/16",))
+
+
+def test_costs_are_medians_over_settings(known):
+    assert known.costs["sgd best"].step == known.costs["gols-i"].evaluation == 1.0
+
+
+def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
+    data = heat_data(known)
+    assert data.methods == tuple(score.method for score in known.scores())
+    assert [column.held_out for column in data.columns] == [False, False, False, True]
+    assert data.behind.shape == (4, 4)
+    axis = draw_heat(data, DARK).axes[0]
+    crosses, dots = (line for line in axis.lines if line.get_marker() in "xo")
+    assert (crosses.get_marker(), len(crosses.get_xdata())) == ("x", int(np.isposinf(data.behind).sum()))
+    assert (dots.get_marker(), len(dots.get_xdata())) == ("o", 5)  # two share the best loss of regression/1000
+    assert [label.get_text() for label in axis.get_yticklabels()] == list(data.methods)
+    assert [label.get_fontweight() for label in axis.get_yticklabels()][:2] == ["bold", "normal"]
+
+
+def test_methods_of_gradline_stand_out_and_no_two_look_alike():
+    names = [*own(), "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
+    found = looks(names)
+    assert min(found[name].width for name in own()) > max(look.width for look in found.values() if not look.own)
+    assert len({look.stroke for look in found.values()}) == len(names)
+
+
+def test_labels_keep_their_order_and_distance_below_the_top():
+    moved = apart([0.1, 0.5, 0.5, 0.98, 1.0], 0.05, 1.02)
+    assert moved == pytest.approx([0.1, 0.475, 0.525, 0.965, 1.015])
+    assert apart([0.99, 1.0, 1.0], 0.05, 1.0) == pytest.approx([0.9, 0.95, 1.0])
+    assert apart([0.0, 0.0], 0.05, 1.0) == pytest.approx([0.0, 0.05])
+    assert apart([], 0.05, 1.0) == []

@@ -1,0 +1,182 @@
+"""What is read from records, against numbers computed by hand."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from lab.compare_cases import record
+
+from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profile, losses_data, profile_data
+from gradline.lab.findings.measures import Grid, evaluations_to, rows, seconds_to, spread, tabulate, with_grids
+from gradline.lab.findings.profiles import Profile, leading, profile
+from gradline.lab.jobs.result import Status
+
+# Evaluations to a target of 1 on problems p, q and r: a needs 2, 4 and nothing gets it there; b needs 4, 1 and 3; c 2.
+COSTS = {
+    "a": {"p": [9, 9, 1], "q": [9, 9, 9, 9, 1], "r": [9, 9]},
+    "b": {"p": [9, 9, 9, 9, 1], "q": [9, 1], "r": [9, 9, 9, 1]},
+    "c": {"p": [9, 9, 1], "q": [9, 9], "r": [9, 9]},
+}
+TARGETS = {"p/5": 1.0, "q/5": 1.0, "r/5": 1.0}
+
+
+@pytest.fixture
+def table():
+    return tabulate(
+        record(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items()
+    )
+
+
+def test_evaluations_to_a_target_are_those_of_the_first_measurement_at_or_below_it():
+    made = record("x", [5.0, 2.0, 1.0, 3.0, 0.5], thirds=[0, 4, 7, 9, 12], seconds=0.5)
+    assert evaluations_to(made, 1.0) == 7 / 3
+    assert evaluations_to(made, 0.9) == 4.0
+    assert evaluations_to(made, 0.1) == math.inf
+    assert seconds_to(made, 1.0) == 1.0
+
+
+def test_what_comes_after_the_budget_does_not_count():
+    made = record("x", [5.0, 1.0, 0.1], thirds=[0, 30, 31])  # the budget is 10 evaluations
+    assert made.train_loss == 1.0
+    assert evaluations_to(made, 0.5) == math.inf
+
+
+def test_a_run_that_failed_has_an_infinite_loss_but_may_have_reached_its_target():
+    made = record("x", [5.0, 0.5], status=Status.FAILED)
+    assert made.train_loss == math.inf
+    assert evaluations_to(made, 1.0) == 1.0
+
+
+def test_nan_counts_as_infinite():
+    made = record("x", [5.0, math.nan])
+    assert made.train_loss == made.test_error == math.inf
+
+
+def test_the_median_of_an_even_number_is_one_of_them():
+    assert spread([1.0, math.inf]) == (math.inf, 1.0, math.inf)
+    assert spread([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
+
+
+def test_the_profile_is_as_computed_by_hand(table):
+    found = profile(table, TARGETS)
+    assert found.methods == ("a", "b", "c")
+    expected = [[2, 4, np.inf], [4, 1, 3], [2, np.inf, np.inf]]
+    np.testing.assert_array_equal(found.costs, expected)
+    np.testing.assert_array_equal(found.ratios, [[1, 4, np.inf], [2, 1, 1], [1, np.inf, np.inf]])
+    assert found.share(1.0) == pytest.approx({"a": 1 / 3, "b": 2 / 3, "c": 1 / 3})
+    assert found.share(2.0) == pytest.approx({"a": 1 / 3, "b": 1.0, "c": 1 / 3})
+    assert found.share(4.0) == pytest.approx({"a": 2 / 3, "b": 1.0, "c": 1 / 3})
+    assert found.solved() == pytest.approx({"a": 2 / 3, "b": 1.0, "c": 1 / 3})
+
+
+def test_a_problem_that_nobody_solves_counts_for_nobody():
+    found = Profile(("a", "b"), ("p", "q"), np.array([[1.0, np.inf], [2.0, np.inf]]))
+    assert found.share(1e9) == {"a": 0.5, "b": 0.5}
+
+
+def test_a_target_reached_at_the_start_makes_all_of_them_the_best():
+    found = Profile(("a", "b", "c"), ("p",), np.array([[0.0], [0.0], [3.0]]))
+    np.testing.assert_array_equal(found.ratios, [[1.0], [1.0], [np.inf]])
+
+
+def test_only_problems_that_all_methods_ran_on_count(table):
+    del table["q/5"]["c"]
+    assert profile(table, TARGETS).settings == ("p/5", "r/5")
+    assert profile(table, TARGETS, methods=["a", "b"]).settings == ("p/5", "q/5", "r/5")
+
+
+def test_the_worst_seed_decides_where_it_is_asked_for():
+    both = tabulate([record("a", [9, 1]), record("a", [9, 9, 1], seed=1), record("a", [9, 1], seed=2)])
+    assert profile(both, {"tiny/5": 1.0}).costs.tolist() == [[1.0]]
+    assert profile(both, {"tiny/5": 1.0}, worst=True).costs.tolist() == [[2.0]]
+
+
+def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_seed():
+    finals = {"sgd-0.1": [3.0, 3.0, 0.1], "sgd-1": [1.0, 1.0, 9.0], "sgd-10": [2.0, 2.0, 2.0]}
+    grids = {name: Grid("sgd", float(name[4:])) for name in finals}
+    made = tabulate(
+        record(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
+    )
+    made["tiny/5"]["other"] = [record("other", [9.0, 5.0])]
+    found = with_grids(made, grids)["tiny/5"]
+    assert set(found) == {"other", "sgd best", "sgd median"}
+    assert {one.method for one in found["sgd best"]} == {"sgd-1"}
+    assert {one.method for one in found["sgd median"]} == {"sgd-10"}
+
+
+def test_costs_are_over_those_of_sgd():
+    made = tabulate([record("sgd", [3.0, 2.0]), record("x", [3.0, 2.0], thirds=[0, 6], seconds=4.0)])
+    lines = {line.method: line for line in rows(made, {"tiny/5": 2.5}, ["sgd"])}
+    assert lines["sgd"].step_cost == lines["sgd"].evaluation_cost == 1.0
+    assert (lines["x"].step_cost, lines["x"].evaluation_cost) == (4.0, 2.0)
+    assert lines["x"].to_target == (2.0, 2.0, 2.0)
+    assert math.isnan(rows(made, {"tiny/5": 2.5}, [])[0].step_cost)
+
+
+def test_lines_are_in_order_of_the_training_loss_and_tell_failures():
+    made = tabulate([record("x", [3.0], status=Status.FAILED, reason="no"), record("y", [3.0, 1.0])])
+    lines = rows(made, {"tiny/5": 2.0}, [])
+    assert [line.method for line in lines] == ["y", "x"]
+    assert [line.failures for line in lines] == [(), ("no",)]
+
+
+def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(table):
+    found = profile(table, TARGETS)
+    assert leading(found, ["c", "unknown"], 2) == ["c", "b"]
+    assert leading(found, [], 9) == ["b", "a", "c"]
+
+
+def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(table):
+    (only,) = profile_data(table, TARGETS, ["a"]).outlines
+    np.testing.assert_array_equal(only.ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
+
+
+def test_the_figure_of_profiles_has_the_profiles(table):
+    data = profile_data(table, TARGETS)
+    outlines = {outline.method: outline for outline in data.outlines}
+    np.testing.assert_array_equal(outlines["a"].ratios, [1, 1, 4, FARTHEST])
+    np.testing.assert_allclose(outlines["a"].shares, [0, 1 / 3, 2 / 3, 2 / 3])
+    figure = draw_profile(data)
+    assert [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"] == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert [text.get_text() for text in figure.axes[0].texts] == ["c", "a", "b"]  # from below, as high as they get
+
+
+def test_the_figure_of_losses_has_medians_and_ranges():
+    made = tabulate(
+        [
+            record("a", [8.0, 4.0, 2.0]),
+            record("a", [8.0, 6.0, 1.0], seed=1),
+            record("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
+        ]
+    )
+    (losses,) = losses_data(made, ["tiny/5"], ["a"])
+    np.testing.assert_array_equal(losses.band.x, np.arange(11.0))
+    np.testing.assert_array_equal(losses.band.middle[:3], [8.0, 5.0, 2.0])
+    np.testing.assert_array_equal(losses.band.low[:3], [8.0, 4.0, 1.0])
+    np.testing.assert_array_equal(losses.band.high[:3], [8.0, 6.0, np.inf])
+    figure = draw_losses([losses])
+    assert figure.axes[0].get_title() == "tiny, B = 5"
+
+
+def test_no_two_of_twenty_lines_look_the_same():
+    names = [f"method-{place}" for place in range(20)]
+    made = tabulate(record(name, [8.0, 4.0]) for name in names)
+    figure = draw_losses(losses_data(made, ["tiny/5"], names))
+    looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines}
+    assert len(looks) == 20
+
+
+def test_test_errors_against_seconds_share_the_time_of_the_slowest():
+    made = tabulate([record("a", [8.0, 4.0], seconds=1.0), record("b", [8.0, 6.0], seconds=3.0)])
+    quick, slow = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
+    assert quick.band.x[-1] == slow.band.x[-1] == 3.0
+    assert quick.band.middle[np.searchsorted(quick.band.x, 1.0)] == 8.0  # twice the loss
+    assert slow.band.middle[np.searchsorted(slow.band.x, 1.0)] == 16.0
+    figure = draw_losses([quick, slow])
+    assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("seconds", "test error")

@@ -1,0 +1,58 @@
+"""The section of a page that compares gradline with other optimizers, from a directory and from a packed file."""
+
+from dataclasses import replace
+
+import pytest
+from lab.compare_cases import record
+
+from gradline.lab import report, studies
+from gradline.lab.cli import main
+from gradline.lab.findings.packed import Packed, pack
+from gradline.lab.jobs.result import Status
+
+
+@pytest.fixture
+def source(tmp_path):
+    """A packed file in which `gols-i` ends with half of the loss of `prodigy`, which fails in one run."""
+    made = []
+    chosen = studies.load("compare", problems=["regression/10", "pinn"], methods=["gols-i", "prodigy"], seeds=2)
+    for run in studies.plan(chosen):
+        failed = run.method.name == "prodigy" and run.setting == "pinn/16" and run.seed == 1
+        status = Status.FAILED if failed else Status.DONE
+        last = 0.01 if run.method.name == "gols-i" else 0.02
+        plain = record(run.method.name, [9.0, last], status=status, seed=run.seed, reason="<b>no</b>" if failed else "")
+        made.append(replace(plain, problem=run.problem.name, batch_size=run.batch_size, budget=run.budget))
+    targets = {setting.name: setting.target for setting in chosen.settings}
+    return pack(Packed(tuple(made), targets), tmp_path / "compare.json.gz")
+
+
+def test_the_section_has_two_pictures_and_a_table(store, source, tmp_path):
+    page = report.write(store, tmp_path / "a.html", illustrations=False, compare=source).read_text(encoding="utf-8")
+    assert '<h2 id="peers">How it compares with other optimizers</h2>' in page
+    assert '<a href="#peers">' in page
+    assert "16 runs of a comparison" in page
+    assert page.count('src="data:image/png;base64,') == 2
+    first, second = page.split('aria-label="Scores of optimizers"')[1].split('<th scope="row">')[1:3]
+    assert first.startswith("gols-i</th><td>1×</td>")
+    # Twice the loss in three settings and a failure in the fourth, which counts as a hundredfold: (8 * 100) ** (1 / 4).
+    assert second.startswith("prodigy</th><td>5.3×</td>")
+
+
+def test_there_is_no_such_section_without_runs_to_compare(page_file):
+    assert 'id="peers"' not in page_file.read_text(encoding="utf-8")
+
+
+def test_a_directory_without_runs_is_told(store, tmp_path, capsys):
+    (tmp_path / "empty").mkdir()
+    out = tmp_path / "a.html"
+    assert main(["report", str(store), "--out", str(out), "--compare", str(tmp_path / "empty")]) == 2
+    assert "empty has no runs of a comparison; `gradline run compare --out" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_a_file_that_is_no_packed_one_is_told(store, tmp_path, capsys):
+    (tmp_path / "a.json.gz").write_text("runs")
+    assert (
+        main(["report", str(store), "--out", str(tmp_path / "a.html"), "--compare", str(tmp_path / "a.json.gz")]) == 2
+    )
+    assert "a.json.gz is not a file that `gradline results --pack` wrote" in capsys.readouterr().err
