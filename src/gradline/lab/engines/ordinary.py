@@ -6,6 +6,7 @@ import contextlib
 import copy
 import math
 import time
+import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
@@ -17,7 +18,7 @@ from gradline.lab.jobs.partial import Growth
 from gradline.lab.jobs.result import Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
-from gradline.lab.methods import Method
+from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching
 from gradline.lab.problems import Network
@@ -164,7 +165,7 @@ class _Training:
     @property
     def evaluations(self) -> float:
         """Evaluations made so far, as they count for the budget."""
-        if isinstance(stepper := getattr(self, "_stepper", None), Searching) and not self.run.benchmark:
+        if isinstance(stepper := getattr(self, "_stepper", None), Searching) and not _foreign(self.run):
             return stepper.optimizer.evaluations
         return self._objective.counter.evaluations
 
@@ -227,7 +228,7 @@ class _Training:
     @contextlib.contextmanager
     def _apart(self, *, keep: bool = True) -> Iterator[None]:
         """The run's own random numbers, which go on from here unless they are not to be kept."""
-        with secluded(self._random):
+        with secluded(self._random) if _foreign(self.run) else _own_numbers(self._random):
             yield
             if keep:
                 self._random = torch.get_rng_state()
@@ -288,6 +289,15 @@ class _Training:
         self.table = Table.restored(state["table"])
 
 
+@contextlib.contextmanager
+def _own_numbers(state: Tensor) -> Iterator[None]:
+    """What `secluded` does, for searches of ours: they touch no other generator, and print nothing. It costs less."""
+    with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
+        warnings.filterwarnings("ignore", "gradline: ", RuntimeWarning)  # the table has the reason
+        torch.set_rng_state(state)
+        yield
+
+
 class _Watch:
     """Adds up the time that is spent in its contexts, on the clock and of this thread's processor."""
 
@@ -317,7 +327,13 @@ def _options(run: Run) -> dict[str, Any]:
         "static": run.sampling is Sampling.STATIC,
         "reuse_gradient": reuses(run),
         "diagonal": run.diagonal,
+        "counted": _foreign(run),
     }
+
+
+def _foreign(run: Run) -> bool:
+    """Whether code of others is at work, or counted as if it were: it is kept apart, and its passes are counted."""
+    return run.benchmark or not isinstance(run.method, SearchMethod)
 
 
 def _finite(model: nn.Module) -> bool:

@@ -7,9 +7,7 @@ curve is written anew from there on, after a mark that makes TensorBoard forget 
 
 from __future__ import annotations
 
-import hashlib
 import os
-import re
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -167,14 +165,7 @@ def _parts(run: Run) -> list[str]:
 
 def folder_of(run: Run) -> Path:
     """The folder of a run's setting, which is its name in TensorBoard."""
-    plain = [_plain(part) for part in _parts(run)]
-    return Path(*plain)
-
-
-def _plain(name: str) -> str:
-    """A name that can be that of a folder; one that had to be changed gets a number, so that no two become one."""
-    safe = re.sub(r"[^\w.-]", "_", name).strip(".") or "_"
-    return safe if safe == name else f"{safe}-{hashlib.sha256(name.encode()).hexdigest()[:6]}"
+    return Path(*_parts(run))  # names are such that a folder can have them
 
 
 def _writer_class() -> Any:

@@ -23,6 +23,7 @@ class Objective:
         static: all evaluations of a step have one mini-batch.
         reuse_gradient: whether a search begins from the gradient of the accepted probe; `None`: as its class has it.
         diagonal: variances of slopes as if the components of the gradient were independent.
+        counted: whether passes are counted. A search of ours counts its own.
     """
 
     def __init__(
@@ -34,12 +35,14 @@ class Objective:
         static: bool = False,
         reuse_gradient: bool | None = None,
         diagonal: bool = False,
+        counted: bool = True,
     ) -> None:
         self.task = task
         self.model = task.model
         self.counter = Counter()
         self.reuse_gradient = reuse_gradient
         self.diagonal = diagonal
+        self._counted = counted
         self.steps = 0
         """Steps begun."""
         self.drawn = 0
@@ -74,7 +77,8 @@ class Objective:
         if self._batch is None:
             self.next_batch()
         assert self._batch is not None
-        return self.counter.watch(self.task.losses(self.model, self._batch))
+        losses = self.task.losses(self.model, self._batch)
+        return self.counter.watch(losses) if self._counted else losses
 
     def loss(self) -> Tensor:
         """Their mean."""
@@ -92,4 +96,4 @@ class Objective:
 def _chosen(batches: Batches, position: int) -> Tensor | slice:
     import torch
 
-    return slice(0, batches.samples) if batches.whole else torch.from_numpy(batches.at(position)).long()
+    return slice(0, batches.samples) if batches.whole else torch.from_numpy(batches.at(position))

@@ -216,7 +216,9 @@ def task(problem: Network, data: Data, *, seed: int) -> Task:
     inputs, targets, *test = (torch.from_numpy(np.asarray(array)).to(dtype) for array in arrays)
 
     def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return loss(model(inputs[chosen]), targets[chosen])
+        if isinstance(chosen, slice):
+            return loss(model(inputs[chosen]), targets[chosen])
+        return loss(model(inputs.index_select(0, chosen)), targets.index_select(0, chosen))  # faster than brackets
 
     def measure(model: nn.Module) -> Measured:
         found: list[float] = []
