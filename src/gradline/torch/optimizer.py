@@ -66,8 +66,8 @@ class LineSearchOptimizer(SavedOptimizer):
             all groups. Groups take the options of the direction's optimizer except `lr`: the search finds it, and
             `group["lr"]` holds the last step.
         search: the line search, for example `gradline.searches.GolsI()`.
-        direction: a torch optimizer class, or a `functools.partial` of it, built over the same groups. Its update for
-            `lr=1` is the search direction, and the step found is its learning rate. `None`: steepest descent.
+        direction: a torch optimizer class, or a `functools.partial` of it, built over the same groups. Its update per
+            unit of learning rate is the direction, so that the step is its learning rate. `None`: steepest descent.
         reuse_gradient: start the next search from the gradient of the accepted probe, which is already computed.
             `False`: evaluate the gradient again at the start of each step, so that with static sampling it comes from
             the same mini-batch as the probes. `None`: `False` for searches on `Value`, `True` for all others.
