@@ -1,4 +1,4 @@
-"""Drive a search on a plain Python function."""
+"""Run a search on a Python function of the step."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _START: Any = object()
 def solve(
     search: Search[O, M], phi: Callable[[float], O | float], *, norm: float = 1.0, memory: M = _START
 ) -> Record[O, M]:
-    """Search along `phi`, which is asked for what is seen at a step, and return outcome and transcript.
+    """Run one search on the function `phi` of the step and return its record.
 
     ```python
     import gradline
@@ -36,16 +36,14 @@ def solve(
     ```
 
     Args:
-        search: any search.
-        phi: step → `Slope`, `Value`, `Moments` or `Heading`, whichever the search needs; a plain number stands for a
-            `Slope`, or for a `Heading` without a displacement. It is asked once at 0, for the origin, and then once
-            for each probe.
-        norm: ‖d‖, the length of the direction that `phi` goes along. It bounds the steps of the gradient-only searches,
-            which are at most 1/‖d‖.
-        memory: what an earlier search handed on (`outcome.memory`); without it `search.start()`.
+        search: the search.
+        phi: maps a step to the observation the search needs: `Slope`, `Value`, `Moments` or `Heading`. A number counts
+            as a `Slope`, or as a `Heading` without displacement. Called once at 0, for the origin, and once per probe.
+        norm: ‖d‖, the length of the direction. Gradient-only searches take steps of at most 1/‖d‖.
+        memory: memory of an earlier search (`outcome.memory`). Default: `search.start()`.
 
     Returns:
-        The record of the search; it unpacks as `outcome, transcript`.
+        The record of the search, which unpacks as `outcome, transcript`.
     """
 
     def see(step: float) -> O:
@@ -57,7 +55,7 @@ def solve(
     driver = Driver(search) if memory is _START else Driver(search, memory=memory)
     origin = Origin(see(0.0), norm)
     if not (origin.at_zero.finite and 0.0 <= norm < math.inf):
-        Pending(search, origin, driver.memory)  # says what is wrong: a function has no next mini-batch to wait for
+        Pending(search, origin, driver.memory)  # raises: a function has no next mini-batch to wait for
     if driver.begin(origin):
         while driver.observe(see(cast("Pending[O, M]", driver.pending).step)) is None:
             pass

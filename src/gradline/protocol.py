@@ -1,21 +1,21 @@
-"""The line-search protocol: a conversation about one number.
+"""The protocol between a line search and the code that evaluates the function.
 
-A search asks for a step α, is told what was seen at x + α d, and ends with an outcome. Who evaluates,
-on which mini-batch, on which device and for how many runs at once is none of its business.
+A search yields a step α, receives the observation at x + α d, and returns an outcome. It does not depend on the
+mini-batch, the device or the number of runs evaluated together.
 
-The rules of the core:
+Rules:
 
-1. A search is *written* as a generator, so that it reads like the paper's pseudo-code
-   (`seen = yield step`), and *driven* through [`Pending`][gradline.protocol.Pending], which records the transcript.
-2. A search is pure: no randomness, clock, printing or tensors. Same observations, same steps.
-3. What a search must see is a type: `Slope`, or `Value`, or `Moments`. Each has all that the one before it has,
-   so an evaluator of `Moments` drives all their searches. `Heading` is a `Slope` with the angle between the gradient
-   and the displacement of the parameters. A search may be satisfied with less at its probes than at the origin.
-4. Memory goes in as a value and comes out as a value. It is made of numbers (a number, `None`, or a tuple of such),
-   so that it can be saved anywhere.
-5. Steps are finite and never negative. A search that would accept a non-finite point ends at the origin instead.
-6. The slope at the origin is the caller's: it costs no probe. One probe is one evaluation, and
-   `len(transcript)` is the only count of them.
+1. A search is *written* as a generator (`seen = yield step`), like the paper's pseudo-code, and *driven* through
+   [`Pending`][gradline.protocol.Pending], which records the transcript.
+2. A search is pure: no randomness, clock, printing or tensors. Equal observations give equal steps.
+3. A search declares the type of its observations: `Slope`, `Value` or `Moments`, each a subclass of the one before, so
+   that an evaluator of `Moments` can drive searches on all three; or `Heading`, a `Slope` with the angle between the
+   gradient and the displacement of the parameters. Probes may need a simpler type than the origin.
+4. Memory is passed into a search and returned in its outcome. It is a number, `None`, or a tuple of these, so that it
+   can be saved in any checkpoint.
+5. Steps are finite and never negative. A search never accepts a non-finite point; it ends at the origin instead.
+6. The caller supplies the observation at the origin, which is not a probe. One probe is one evaluation, and
+   `len(transcript)` counts them.
 """
 
 from __future__ import annotations
@@ -46,36 +46,36 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Slope:
-    """The directional derivative F'(α) = d·g of one evaluation: all that a gradient-only search looks at."""
+    """Observation for gradient-only searches: the directional derivative F'(α) = d·g of one evaluation."""
 
     slope: float
 
     @property
     def finite(self) -> bool:
-        """Whether every number that describes the function (not its noise) is finite."""
+        """Whether the slope is finite."""
         return math.isfinite(self.slope)
 
     @property
     def usable(self) -> bool:
-        """Whether a search can begin from it: every number is finite, those that describe noise too."""
+        """Whether a search can start from this observation: all its numbers are finite."""
         return self.finite
 
 
 @dataclass(frozen=True, slots=True)
 class Value(Slope):
-    """Slope and value F(α) of one evaluation, both from the same mini-batch."""
+    """Slope F'(α) and value F(α) of one evaluation, both from the same mini-batch."""
 
     value: float
 
     @property
     def finite(self) -> bool:
-        """Whether slope and value are finite."""
+        """Whether slope and value are finite; variances are not checked."""
         return math.isfinite(self.slope) and math.isfinite(self.value)
 
 
 @dataclass(frozen=True, slots=True)
 class Moments(Value):
-    """Slope and value of one evaluation with the variances of these two means over the mini-batch."""
+    """Slope and value of one evaluation, and the variances of these two means over the mini-batch."""
 
     value_var: float
     slope_var: float
@@ -88,10 +88,10 @@ class Moments(Value):
 
 @dataclass(frozen=True, slots=True)
 class Heading(Slope):
-    """The slope of one evaluation, and the angle between its gradient g and the displacement w of the parameters.
+    """Slope of one evaluation, and the angle between its gradient g and the displacement w of the parameters.
 
-    The displacement leads from the mean of all earlier accepted points to the present one. `along` is g·w, and `scale`
-    is ‖g‖·‖w‖; both are 0 before the first step.
+    The displacement is the current accepted point minus the mean of all earlier ones. `along` is g·w and `scale` is
+    ‖g‖·‖w‖; both are 0 before the first step.
     """
 
     along: float
@@ -99,12 +99,12 @@ class Heading(Slope):
 
     @property
     def cosine(self) -> float:
-        """Cosine of the angle between gradient and displacement: -1 where going on leads straight downhill."""
+        """Cosine of the angle between gradient and displacement: -1 if the displacement is straight downhill."""
         return max(-1.0, min(1.0, self.along / self.scale)) if self.scale > 0.0 else 0.0
 
     @property
     def finite(self) -> bool:
-        """Whether all of it is finite."""
+        """Whether all three numbers are finite."""
         return math.isfinite(self.slope) and math.isfinite(self.along) and math.isfinite(self.scale)
 
 
@@ -114,19 +114,19 @@ O_contra = TypeVar("O_contra", bound=Slope, contravariant=True)
 M = TypeVar("M")
 
 Transcript: TypeAlias = list[tuple[float, O]]
-"""The probes of one search in order: (step, what was seen there)."""
+"""The probes of one search in order: (step, observation)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Origin(Generic[O_co]):
-    """What is known at α = 0: what was seen there, and the length ‖d‖ of the direction."""
+    """The observation at α = 0 and the length ‖d‖ of the direction."""
 
     at_zero: O_co
     norm: float
 
 
 class Stop(Enum):
-    """Why a search ended. The values are sentences for people."""
+    """Reason why a search ended. The values are sentences to show to users."""
 
     ACCEPTED_AT_ONCE = "the guess was accepted at once: just past a sign change of the slope"
     SIGN_CHANGE = "the slope changed sign between the last two steps"
@@ -159,10 +159,10 @@ class Stop(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[M]):
-    """How a search ended.
+    """Result of a search: the accepted step, its probe, the stop reason and the memory for the next search.
 
-    `probe` is the index of the accepted probe in the transcript (a search may accept an earlier one): its gradient
-    becomes the next origin. `None` means that no probe was accepted: the step is 0 and the parameters stay.
+    `probe` is the index of the accepted probe in the transcript, not necessarily the last one. `None` means that no
+    probe was accepted: the step is 0 and the parameters are unchanged.
     """
 
     step: float
@@ -172,38 +172,38 @@ class Outcome(Generic[M]):
 
 
 class Search(Protocol[O_contra, M]):
-    """What a line search is.
+    """Interface of a line search.
 
-    Three optional members say more to drivers: class attributes `observes` (`Slope` where absent; else `Value`,
-    `Moments` or `Heading`) and `observes_at_probes` (the same where absent), and a method `candidates(transcript)` (see
+    Three members are optional: the class attributes `observes` (`Slope`, the default, `Value`, `Moments` or `Heading`)
+    and `observes_at_probes` (default: `observes`), and the method `candidates(transcript)` (see
     [`candidates`][gradline.protocol.candidates]).
     """
 
     def start(self) -> M:
-        """The memory for the very first search."""
+        """Return the memory for the first search."""
 
     def search(self, origin: Origin[O_contra], memory: M) -> Generator[float, O_contra, Outcome[M]]:
-        """Yield steps, receive what was seen there, return the outcome."""
+        """Yield steps, receive the observation at each, return the outcome."""
 
 
 def observes(search: Search[Any, Any]) -> type[Slope]:
-    """Which observation a search needs: its `observes` attribute, `Slope` where it has none."""
+    """Return the observation type a search needs: its `observes` attribute, or `Slope` if it has none."""
     return cast("type[Slope]", getattr(search, "observes", Slope))
 
 
 def observes_at_probes(search: Search[Any, Any]) -> type[Slope]:
-    """Which observation a search needs of its probes, where that is less than what it needs of the origin.
+    """Return the observation type a search needs at its probes, if that is simpler than at the origin.
 
-    Drivers are spared what is dear to compute: `Prls` reads variances at the origin only.
+    This saves expensive evaluations: `Prls` reads variances at the origin only.
     """
     return cast("type[Slope]", getattr(search, "observes_at_probes", observes(search)))
 
 
 def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collection[int]:
-    """Which probes the search may still accept.
+    """Return the indices of the probes that the search may still accept.
 
-    Drivers keep the gradients of these and drop the others. A search without a `candidates` method only ever
-    accepts its last probe.
+    Drivers keep the gradients of these probes and discard the others. A search without a `candidates` method accepts
+    only its last probe.
     """
     ask = getattr(search, "candidates", None)
     return cast("Collection[int]", ask(transcript)) if ask else (len(transcript) - 1,)
@@ -211,7 +211,7 @@ def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collect
 
 @dataclass(frozen=True, slots=True)
 class Record(Generic[O, M]):
-    """One search from beginning to end: who searched, from where, with what memory, and what came of it.
+    """A finished search: the search object, its origin and initial memory, its outcome and transcript.
 
     Unpacks as `outcome, transcript`.
     """
@@ -227,7 +227,7 @@ class Record(Generic[O, M]):
 
     @property
     def step(self) -> float:
-        """The accepted step; 0 if no probe was accepted."""
+        """The accepted step, 0 if no probe was accepted."""
         return self.outcome.step
 
     @property
@@ -237,14 +237,14 @@ class Record(Generic[O, M]):
 
     @property
     def evaluations(self) -> int:
-        """How many probes it took."""
+        """Number of probes."""
         return len(self.transcript)
 
 
 class Pending(Generic[O, M]):
-    """A search under way: ask for `.step`, evaluate there, `.tell(seen)`, until there is an `.outcome`.
+    """A search in progress: evaluate at `.step`, pass the observation to `.tell`, until `.outcome` is not `None`.
 
-    It pickles (and copies) at any moment: the copy replays the observations so far.
+    It can be pickled and copied at any time; the copy replays the observations so far.
 
     ```python
     from gradline.protocol import Origin, Pending, Slope
@@ -294,7 +294,7 @@ class Pending(Generic[O, M]):
         return self._step
 
     def tell(self, seen: O) -> None:
-        """Tell the search what was seen at `.step`."""
+        """Pass the observation at `.step` to the search."""
         if self.outcome is not None:
             raise RuntimeError(f"the search has ended ({self.outcome.stop}): it cannot be told more; start a new one")
         self._check(seen, "seen", self._kind)
@@ -303,7 +303,7 @@ class Pending(Generic[O, M]):
 
     @property
     def record(self) -> Record[O, M]:
-        """The finished search as one value."""
+        """The finished search as a `Record`."""
         if self.outcome is None:
             raise RuntimeError(f"the search has not ended: it waits to be told what was seen at step {self._step!r}")
         return Record(self.search, self.origin, self.memory, self.outcome, self.transcript)
@@ -312,7 +312,7 @@ class Pending(Generic[O, M]):
     def replay(
         cls, search: Search[O, M], origin: Origin[O], memory: M, transcript: Sequence[tuple[float, O]]
     ) -> Pending[O, M]:
-        """Build a search that stands where the transcript ends; refuses a transcript that is not of this search."""
+        """Rebuild a search in progress from its transcript; raise `ValueError` if its steps are not of this search."""
         pending = cls(search, origin, memory)
         for probe, (step, seen) in enumerate(transcript):
             if pending.outcome is not None or pending.step != step:

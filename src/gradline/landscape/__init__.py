@@ -1,7 +1,7 @@
-"""See a loss along a line or over a plane, under full, static and dynamic sampling of the data. Needs torch.
+"""Evaluate a loss along a line or over a plane, under full, static and dynamic sampling. Needs torch.
 
-It answers, for your own model: how noisy are values and slopes with mini-batches of this size? Where would a search
-that looks for minima stop, and where one that looks for sign changes?
+It shows, for your own model, how noisy values and slopes are for a size of mini-batches, and where searches for minima
+of the value and searches for sign changes of the slope would stop.
 
 ```python
 import numpy as np
@@ -23,14 +23,14 @@ assert seen.static.slopes.shape == (4, 51)
 assert seen.dynamic.values.shape == (1, 51)
 ```
 
-**The loss** is called with the parts of a batch, as `gradline.batches` does it. It returns one number, the mean over
-the samples; or a vector, the loss of each sample (`reduction="none"`). The second is much cheaper: every sample is
-evaluated once at each point, and values and slopes of all mini-batches, sizes and repeats are means of these numbers.
+**The loss** is called with the parts of a mini-batch, as by `gradline.batches`. It returns one number, the mean over
+the samples, or the vector of per-sample losses (`reduction="none"`). The vector is much cheaper: every sample is
+evaluated once per point, and values and slopes of all mini-batches are means over their samples.
 
-**Nothing changes.** Parameters, their `.grad`, buffers (BatchNorm's running statistics), torch's random generators and
-those of a loader are as they were afterwards, also after Ctrl-C or an error. Modes are left alone: dropout that is
-training draws new masks in every evaluation, so call `model.eval()` to see a smooth loss. Give the module rather than
-its parameters: of parameters alone the buffers are not known.
+**Everything is restored**: parameters, their `.grad`, buffers (BatchNorm's running statistics), torch's random number
+generators and those of a loader, also after Ctrl-C or an error. Training modes are not changed: dropout in training
+mode draws new masks in every evaluation, so call `model.eval()` for a smooth loss. Pass the module instead of its
+parameters, since buffers cannot be restored from parameters alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Directions to look along: a tensor for each parameter, one single weight, or at random."""
+"""Directions of scans: a tensor for each parameter, a single weight, or random directions."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from gradline.landscape.point import Point
 
 @dataclass(frozen=True, eq=False)
 class Weight:
-    """One single number of a parameter, made by [`weight`][gradline.landscape.weight]."""
+    """The direction along a single weight, made by [`weight`][gradline.landscape.weight]."""
 
     parameter: str | Tensor
     index: tuple[int, ...]
 
 
 Direction: TypeAlias = Weight | Tensor | NDArray[np.floating] | Sequence[Tensor] | Mapping[str, Tensor]
-"""One of: a tensor for each parameter that requires a gradient, in a list or by name (those left out do not move); all
-of them as one long vector; or one [`weight`][gradline.landscape.weight]."""
+"""A direction: a list of tensors, one for each parameter that requires a gradient; a dict of tensors by parameter name
+(others are zero); one vector of all weights; or a single [`weight`][gradline.landscape.weight]."""
 
 
 def weight(parameter: str | Tensor, *index: int) -> Weight:
-    """The direction along one single weight: its steps are what is added to it.
+    """Return the direction along a single weight; a step is added to this weight.
 
     ```python
     import torch
@@ -41,14 +41,14 @@ def weight(parameter: str | Tensor, *index: int) -> Weight:
     ```
 
     Args:
-        parameter: its name in the module, or itself.
-        index: of the weight in the parameter.
+        parameter: the parameter, or its name in the module.
+        index: the index of the weight in the parameter.
     """
     return Weight(parameter, index)
 
 
 def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, seed: int = 0) -> list[list[Tensor]]:
-    """Random directions of length 1, perpendicular to each other.
+    """Return random orthonormal directions, each a list of tensors.
 
     ```python
     import torch
@@ -68,7 +68,7 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
 
 
 def resolve(direction: Any, place: Point, name: str = "direction") -> list[Tensor]:
-    """A direction as a tensor for each parameter, of its shape, type and device."""
+    """Return a direction as one tensor for each parameter, of its shape, dtype and device."""
     parts = _parts(direction, place, name)
     for part, parameter, called in zip(parts, place.parameters, place.names, strict=True):
         if part.shape != parameter.shape:
@@ -87,12 +87,12 @@ def resolve(direction: Any, place: Point, name: str = "direction") -> list[Tenso
 
 
 def norm(parts: Sequence[Tensor]) -> float:
-    """The length of a direction."""
+    """Return the length of a direction."""
     return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=_wide(part))) for part in parts))
 
 
 def center_of(direction: Any, place: Point) -> float | None:
-    """What a single weight is now; `None` for other directions."""
+    """Return the current value of a single weight; `None` for other directions."""
     if not isinstance(direction, Weight):
         return None
     return float(place.parameters[_position(direction, place, "direction")].detach()[direction.index])
@@ -140,7 +140,7 @@ def _parts(direction: Any, place: Point, name: str) -> list[Tensor]:
 
 
 def _position(direction: Weight, place: Point, name: str) -> int:
-    """Which of the parameters a weight belongs to."""
+    """Return the index of the parameter that a weight belongs to."""
     parameter, index = direction.parameter, direction.index
     if isinstance(parameter, str):
         if parameter not in place.names:

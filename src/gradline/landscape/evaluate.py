@@ -1,7 +1,7 @@
-"""Value and slope of mini-batches where the model stands.
+"""Evaluate value and slope of mini-batches at the current parameters.
 
-A loss that returns one number is evaluated for each mini-batch. One that returns the losses of its samples is evaluated
-once for each sample that is asked for, and every mini-batch's value and slope are means over its samples.
+A scalar loss is evaluated for each mini-batch. A loss that returns per-sample losses is evaluated once for each sample
+needed, and values and slopes of mini-batches are means over their samples.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ Losses = Callable[..., Tensor]
 
 
 class Evaluator(Protocol):
-    """How losses are found."""
+    """Interface of the evaluation of losses."""
 
     def gradient(self) -> list[Tensor]:
-        """The gradient of all the data."""
+        """Return the gradient of the loss of all data."""
         ...
 
     def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
-        """Value and slope (columns) of each mini-batch; of all the data in a first row, if they are asked for."""
+        """Return value and slope (columns) of each mini-batch; of all data in the first row if `full`."""
         ...
 
 
 def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> tuple[Evaluator, bool]:
-    """The evaluator for a loss, and whether it gives per-sample losses: it is asked for a few samples."""
+    """Return the evaluator of a loss and whether it returns per-sample losses, found by calling it on a few samples."""
     batch, numbers = next(iter(source.pieces()))
     if isinstance(source, Tensors):
         numbers = numbers[: min(len(numbers), 8)]
@@ -56,18 +56,18 @@ def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> tuple[
 
 
 def call(loss: Losses, batch: Any) -> Any:
-    """The loss of a batch, by its parts if it has parts."""
+    """Call the loss with the parts of a batch, or with the batch itself if it is no tuple or list."""
     return loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
 
 
 class ByBatch:
-    """For losses that are one number."""
+    """Evaluator of scalar losses."""
 
     def __init__(self, loss: Losses, source: Tensors | Loader, place: Point) -> None:
         self.loss, self.source, self.place = loss, source, place
 
     def gradient(self) -> list[Tensor]:
-        """As `Evaluator` says."""
+        """Return the gradient of the loss of all data."""
         total = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.place.parameters]
         samples = 0
         for batch, numbers in self.source.pieces():
@@ -78,7 +78,7 @@ class ByBatch:
         return [part / samples for part in total]
 
     def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
-        """As `Evaluator` says."""
+        """Return value and slope of each mini-batch, of all data first if `full`."""
         rows = []
         if full:
             parts = [(*self._seen(batch, along), float(len(numbers))) for batch, numbers in self.source.pieces()]
@@ -104,18 +104,18 @@ class ByBatch:
 
 
 class BySample:
-    """For losses that come one for each sample."""
+    """Evaluator of per-sample losses."""
 
     def __init__(self, loss: Losses, source: Tensors | Loader, place: Point) -> None:
         self.loss, self.source, self.place = loss, source, place
 
     def gradient(self) -> list[Tensor]:
-        """As `Evaluator` says."""
+        """Return the gradient of the loss of all data."""
         mean = ByBatch(lambda *batch: self.loss(*batch).mean(), self.source, self.place)
         return mean.gradient()
 
     def at(self, batches: Sequence[Index], along: Sequence[Tensor], *, full: bool) -> Array:
-        """As `Evaluator` says."""
+        """Return value and slope of each mini-batch, of all data first if `full`."""
         everything = full or isinstance(self.source, Loader)
         numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
         rows = self.samples(along, None if everything else np.unique(numbers))
@@ -126,7 +126,7 @@ class BySample:
         return np.concatenate(means)
 
     def samples(self, along: Sequence[Tensor], numbers: Index | None = None) -> Array:
-        """Value and slope (columns) of each sample; NaN for those not asked for."""
+        """Return value and slope (columns) of each sample; NaN for those not in `numbers`."""
         parts = []
         order = []
         for batch, chosen in self.source.pieces(numbers):

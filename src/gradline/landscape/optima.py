@@ -1,7 +1,7 @@
-"""Where optima are found along a line: local minima of values, and sign changes of slopes (SNN-GPPs).
+"""Find local minima of values and sign changes of slopes (SNN-GPPs) along a line. Does not need torch.
 
-At a step α_i of a walk there is a local minimum if F(α_{i-1}) > F(α_i) < F(α_{i+1}), and a sign change if
-F'(α_{i-1}) ≤ 0 < F'(α_i). What is not finite is part of neither. Numbers only: no torch.
+A walk has a local minimum at step α_i if F(α_{i-1}) > F(α_i) < F(α_{i+1}), and a sign change if
+F'(α_{i-1}) ≤ 0 < F'(α_i). Non-finite numbers are part of neither.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ class Interval(NamedTuple):
 
     @property
     def width(self) -> float:
-        """How long it is."""
+        """Length of the interval."""
         return self.high - self.low
 
 
 @dataclass(frozen=True)
 class Spread:
-    """How far apart some steps are. Without any step all but `count` are NaN."""
+    """Count, range, mean and deviation of some steps. Without steps all but `count` are NaN."""
 
     count: int
     low: float
@@ -43,12 +43,12 @@ class Spread:
 
     @property
     def range(self) -> float:
-        """From the lowest to the highest."""
+        """Difference of the largest and the smallest step."""
         return self.high - self.low
 
     @staticmethod
     def of(steps: Array) -> Spread:
-        """Of steps in any order."""
+        """Compute the spread of steps in any order."""
         if not steps.size:
             return Spread(0, math.nan, math.nan, math.nan, math.nan)
         return Spread(steps.size, float(steps.min()), float(steps.max()), float(steps.mean()), float(steps.std()))
@@ -56,7 +56,7 @@ class Spread:
 
 @dataclass(frozen=True, eq=False)
 class Found:
-    """What looked like an optimum, in each walk (rows) at each step (columns)."""
+    """Minima and sign changes found in each walk (rows) at each step (columns)."""
 
     steps: Array
     minima: Mask
@@ -64,7 +64,7 @@ class Found:
 
     @staticmethod
     def of(steps: Array, values: Array, slopes: Array) -> Found:
-        """In walks whose values and slopes are rows; one walk may come as a vector.
+        """Find the optima of walks whose values and slopes are rows; a single walk may be a vector.
 
         ```python
         import numpy as np
@@ -88,42 +88,42 @@ class Found:
 
     @property
     def minima_per_walk(self) -> Array:
-        """How many minima a walk has at each step, on average: the bars of a histogram."""
+        """Mean number of minima per walk at each step, as for a histogram."""
         return np.asarray(self.minima.mean(axis=0), dtype=np.float64)
 
     @property
     def sign_changes_per_walk(self) -> Array:
-        """How many sign changes a walk has at each step, on average."""
+        """Mean number of sign changes per walk at each step."""
         return np.asarray(self.sign_changes.mean(axis=0), dtype=np.float64)
 
     @property
     def steps_of_minima(self) -> Array:
-        """The steps of all minima, in ascending order; a step comes as often as a minimum was there."""
+        """The steps of all minima in ascending order, each repeated for every walk with a minimum there."""
         return np.repeat(self.steps, self.minima.sum(axis=0))
 
     @property
     def steps_of_sign_changes(self) -> Array:
-        """The first steps after all sign changes, in ascending order."""
+        """The first step after each sign change, in ascending order."""
         return np.repeat(self.steps, self.sign_changes.sum(axis=0))
 
     @property
     def spread_of_minima(self) -> Spread:
-        """How far apart minima are."""
+        """Spread of the steps of minima."""
         return Spread.of(self.steps_of_minima)
 
     @property
     def spread_of_sign_changes(self) -> Spread:
-        """How far apart sign changes are."""
+        """Spread of the steps of sign changes."""
         return Spread.of(self.steps_of_sign_changes)
 
     def ball(self, coverage: float = 1.0) -> Interval | None:
-        """An estimate of the ball B_ε: the smallest range of steps that has the sign changes inside it.
+        """Estimate the ball B_ε: the smallest range of steps that contains the sign changes.
 
-        A sign change lies between two steps, and the range has both. It can only be too small: rare mini-batches have
-        not been seen. `None` if there is no sign change.
+        A sign change lies between two steps, and the range contains both. The estimate is a lower bound, since rare
+        mini-batches may not have been drawn. Returns `None` if there is no sign change.
 
         Args:
-            coverage: the share of sign changes inside; of the others equally many are left out at both ends.
+            coverage: the fraction of sign changes inside; the others are left out equally at both ends.
         """
         if not 0.0 < coverage <= 1.0:
             raise ValueError(f"coverage must be above 0 and at most 1 (it is a share), got {coverage!r}")
@@ -136,13 +136,13 @@ class Found:
 
 @dataclass(frozen=True, eq=False)
 class Optima:
-    """What looked like an optimum along a line, for each size of mini-batch."""
+    """Minima and sign changes found along a line, for each size of mini-batches."""
 
     steps: Array
     by_size: Mapping[int, Found]
     repeats: int
     samples: int
-    """How many there are: a mini-batch of that size is all the data."""
+    """Number of samples in the data."""
     norm: float
     """‖d‖, the length of the direction."""
 
@@ -150,7 +150,7 @@ class Optima:
         return self.by_size[batch_size]
 
     def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length, for `pandas.DataFrame(...)`: a row for each batch size and step."""
+        """Return columns for `pandas.DataFrame(...)`, with a row for each batch size and step."""
         sizes = list(self.by_size)
         return {
             "batch_size": np.repeat(np.array(sizes, dtype=np.int64), len(self.steps)),
@@ -160,7 +160,7 @@ class Optima:
         }
 
     def spreads(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length: a row for each batch size, with the spread of minima and of sign changes."""
+        """Return columns with a row for each batch size: the spreads of minima and of sign changes."""
         columns: dict[str, list[float]] = {"batch_size": list(self.by_size)}
         for found in self.by_size.values():
             for name, spread in (("minima", found.spread_of_minima), ("sign_changes", found.spread_of_sign_changes)):

@@ -1,7 +1,7 @@
-"""The point where a model stands: a scan moves its parameters from there, and leaves no trace.
+"""Move a model's parameters during a scan, and restore them.
 
-Parameters are set to x0 + a·d1 + b·d2 from a copy of x0, never by increments, and put back bit for bit, whatever
-happens.
+Parameters are set to x0 + a·d1 + b·d2 from a copy of x0, never by increments, and restored bit for bit at the end, also
+after an exception.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from gradline.torch.snapshot import Snapshot
 
 
 class Point:
-    """Some parameters with their names, and a snapshot of everything that an evaluation changes."""
+    """Trainable parameters with their names, and a snapshot of everything that an evaluation changes."""
 
     def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
         self.modules: list[nn.Module] = []
@@ -40,7 +40,7 @@ class Point:
 
     @contextmanager
     def visited(self, seed: int) -> Iterator[None]:
-        """Gradients are on, and torch's generators follow the seed; afterwards everything is as it was."""
+        """Context manager that enables gradients and seeds torch's generators; restores everything at exit."""
         try:
             with self._snapshot.with_gradients():
                 torch.manual_seed(seed)
@@ -49,18 +49,18 @@ class Point:
             self.home()
 
     def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:
-        """Put the parameters at x0 + Σ step · direction."""
+        """Set the parameters to x0 + Σ step · direction."""
         for place, (parameter, origin) in enumerate(zip(self.parameters, self.origins, strict=True)):
             parameter.data.copy_(origin)
             for step, direction in moves:
                 parameter.data.add_(direction[place], alpha=step)
 
     def reset_buffers(self) -> None:
-        """Undo what an evaluation did to buffers, such as the running statistics of BatchNorm."""
+        """Restore buffers that an evaluation changed, such as BatchNorm's running statistics."""
         self._snapshot.restore_buffers()
 
     def home(self) -> None:
-        """Put everything back."""
+        """Restore parameters and buffers."""
         self._snapshot.restore()
 
 

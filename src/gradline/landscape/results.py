@@ -1,4 +1,4 @@
-"""What a scan returns: arrays, with the ways to read them. Numbers only: no torch."""
+"""Results of scans, as numpy arrays. Does not need torch."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gradline.landscape.optima import Array, Found
 class Curves:
     """Value F(α) and slope F'(α) at each step (the last axis).
 
-    With a row for each static mini-batch, or for each dynamic walk; the curve of all the data is a vector.
+    There is one row per static mini-batch or dynamic walk; for full sampling the arrays are vectors.
     """
 
     steps: Array
@@ -23,29 +23,29 @@ class Curves:
     slopes: Array
 
     def found(self) -> Found:
-        """Where the rows have local minima and sign changes."""
+        """Find the local minima and sign changes of each row."""
         return Found.of(self.steps, self.values, self.slopes)
 
 
 @dataclass(frozen=True, eq=False)
 class Line:
-    """A loss along a direction, under full, static and dynamic sampling. What was not asked for is `None`."""
+    """Loss along a direction, under full, static and dynamic sampling; `None` for those not requested."""
 
     steps: Array
     full: Curves | None
-    """All the data: vectors."""
+    """Full sampling: vectors."""
     static: Curves | None
-    """A row for each mini-batch, which is the same at all steps."""
+    """One row per mini-batch, which is used at all steps."""
     dynamic: Curves | None
-    """A row for each walk, with a new mini-batch at each step."""
+    """One row per walk, with a new mini-batch at each step."""
     batches: tuple[NDArray[np.int64], ...]
-    """The samples of the static mini-batches, by number (empty where a loader drew them)."""
+    """Sample indices of each static mini-batch (empty if a loader drew them)."""
     batch_size: int | None
     norm: float
     """‖d‖, the length of the direction: a step of α moves the parameters by α·‖d‖."""
 
     def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length, for `pandas.DataFrame(...)`: a row for each evaluation."""
+        """Return columns for `pandas.DataFrame(...)`, with a row for each evaluation."""
         parts = _parts(self.full, self.static, self.dynamic)
         return {
             "sampling": np.concatenate([np.full(curves.values.size, name) for name, curves in parts]),
@@ -58,9 +58,9 @@ class Line:
 
 @dataclass(frozen=True, eq=False)
 class Surfaces:
-    """Value, and slope along one direction, over a plane: the last two axes are y and x, as matplotlib has them.
+    """Value, and slope along one direction, over a plane. The last two axes are y and x, as in matplotlib.
 
-    With a surface for each mini-batch or walk; that of all the data has two axes only.
+    The first axis counts static mini-batches or dynamic walks; for full sampling there is none.
     """
 
     values: Array
@@ -69,7 +69,7 @@ class Surfaces:
 
 @dataclass(frozen=True, eq=False)
 class Plane:
-    """A loss over two directions, under full, static and dynamic sampling. What was not asked for is `None`."""
+    """Loss over two directions, under full, static and dynamic sampling; `None` for those not requested."""
 
     x: Array
     """Steps along the first direction."""
@@ -79,13 +79,13 @@ class Plane:
     static: Surfaces | None
     dynamic: Surfaces | None
     batches: tuple[NDArray[np.int64], ...]
-    """The samples of the static mini-batches, by number (empty where a loader drew them)."""
+    """Sample indices of each static mini-batch (empty if a loader drew them)."""
     batch_size: int | None
     center: tuple[float, float] | None
-    """Over two single weights: what they are where x = y = 0. Add it to `x` and `y` to have the weights themselves."""
+    """If both directions are single weights, their values at x = y = 0; add them to `x` and `y`."""
 
     def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length, for `pandas.DataFrame(...)`: a row for each evaluation."""
+        """Return columns for `pandas.DataFrame(...)`, with a row for each evaluation."""
         parts = _parts(self.full, self.static, self.dynamic)
         x, y = np.meshgrid(self.x, self.y)
         return {
@@ -104,7 +104,7 @@ def _parts(full: Any, static: Any, dynamic: Any) -> list[tuple[str, Any]]:
 
 
 def _numbers(values: Array, axes: int) -> NDArray[np.int64]:
-    """Which mini-batch or walk each value is of; 0 for all the data."""
+    """Return the index of the mini-batch or walk of each value; 0 for full sampling."""
     if values.ndim == axes:
         return np.zeros(values.size, dtype=np.int64)
     return np.repeat(np.arange(len(values)), values[0].size)

@@ -1,4 +1,4 @@
-"""One scan: points of a line or a plane, and what is evaluated at each of them."""
+"""Evaluate mini-batches at the points of a line or a plane."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from gradline.landscape.source import (
 
 @dataclass(frozen=True)
 class Asked:
-    """Which mini-batches are looked at: how many static ones (or which), and how many dynamic walks."""
+    """The requested evaluations: full, static mini-batches (a number or a list), and number of dynamic walks."""
 
     full: bool
     static: int | Sequence[Any]
@@ -47,7 +47,7 @@ class Asked:
 
 
 class Scan:
-    """A model with its data, at a place that it comes back to."""
+    """A model with its loss, data and evaluator."""
 
     def __init__(
         self, model: nn.Module | Iterable[Tensor], loss: Losses, data: Any, options: Options, batch_size: int | None
@@ -65,7 +65,7 @@ class Scan:
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """Afterwards the model, its data and the random generators are as they were."""
+        """Context manager that restores model, data and random number generators at exit."""
         with loader_as_it_was(self.source), self.place.visited(self.seed):
             self.evaluator, self.per_sample = evaluator_of(self.loss, self.source, self.place)
             if self.per_sample and isinstance(self.source, Loader):
@@ -74,14 +74,14 @@ class Scan:
             yield
 
     def direction(self, direction: Any, name: str = "direction") -> list[Tensor]:
-        """A direction as tensors; `None` is steepest descent of all the data."""
+        """Return a direction as tensors; for `None` the negative gradient of the loss of all data."""
         if direction is not None:
             return directions.resolve(direction, self.place, name)
         downhill = [-part for part in self.evaluator.gradient()]
         return directions.resolve(downhill, self.place, "the gradient of all the data")
 
     def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Streamed:
-        """What draws mini-batches of a size."""
+        """Return an object that draws mini-batches of a size."""
         if self.samples is None:
             assert isinstance(self.source, Loader)
             if batch_size is not None:
@@ -99,7 +99,7 @@ class Scan:
         return Numbered(self.samples, batch_size, self.seed, repetition=repetition)
 
     def static(self, asked: Asked) -> list[Any]:
-        """The static mini-batches: as many as asked for, or those given."""
+        """Return the static mini-batches: the requested number, or the given ones."""
         if isinstance(asked.static, int):
             if not asked.static:
                 return []
@@ -114,9 +114,9 @@ class Scan:
     def walk(
         self, points: Sequence[Sequence[tuple[float, list[Tensor]]]], along: list[Tensor], asked: Asked
     ) -> tuple[Array, list[Any]]:
-        """Value and slope at each point: (points, evaluations, 2), and the static mini-batches.
+        """Return value and slope at each point, shape (points, evaluations, 2), and the static mini-batches.
 
-        The evaluations of a point are that of all the data (if asked for), the static ones and the dynamic ones.
+        The evaluations of a point are, in this order, all data (if requested), static and dynamic mini-batches.
         """
         static = self.static(asked)
         walks = self.draws(self.batch_size, repetition=asked.repetition) if asked.dynamic else None
@@ -130,7 +130,7 @@ class Scan:
 
 @dataclass(frozen=True)
 class Options:
-    """What all scans can be told."""
+    """Options of all scans."""
 
     seed: int | None
     chunk: int | None
@@ -138,7 +138,7 @@ class Options:
 
 
 def seed_of(seed: int | None) -> int:
-    """The seed itself; or one number from torch's generator."""
+    """Return the seed, or one drawn from torch's generator if it is `None`."""
     if seed is None:
         return int(torch.randint(2**62, ()))
     if type(seed) is not int or seed < 0:
@@ -147,7 +147,7 @@ def seed_of(seed: int | None) -> int:
 
 
 def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:
-    """Steps as an array, in ascending order as they must be."""
+    """Return steps as an array; raise an error unless they are finite and ascending."""
     try:
         array = np.array(steps.tolist() if isinstance(steps, Tensor) else steps, dtype=np.float64)
     except (TypeError, ValueError):
@@ -158,7 +158,7 @@ def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:
 
 
 def bar_of(progress: bool) -> Any:
-    """What to wrap around the points of a scan."""
+    """Return a function that wraps the points of a scan in a progress bar, if requested."""
     if not progress:
         return lambda points: points
     try:
@@ -173,5 +173,5 @@ def bar_of(progress: bool) -> Any:
 
 
 def numbered(static: list[Any]) -> tuple[Index, ...]:
-    """The static mini-batches by the numbers of their samples, where they have numbers."""
+    """Return the static mini-batches that are arrays of sample indices."""
     return tuple(batch for batch in static if isinstance(batch, np.ndarray))

@@ -1,7 +1,7 @@
 """The data of a scan, and the mini-batches drawn from it.
 
-Of tensors a mini-batch is a vector of sample numbers. The batches of a `DataLoader` are its own; only where the loss
-gives per-sample losses are its samples numbered too, by their order in a pass that is the same every time.
+From tensors, a mini-batch is an array of sample indices. From a `DataLoader`, mini-batches are its own batches, unless
+the loss returns per-sample losses: then its samples are numbered by their order in an epoch that is always the same.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ Index = NDArray[np.int64]
 
 
 class Tensors:
-    """Samples are rows of tensors of equal length."""
+    """Data source whose samples are rows of tensors of equal length."""
 
     def __init__(self, tensors: tuple[Tensor, ...], chunk: int | None) -> None:
         self.tensors, self.samples = tensors, _check_tensors(tensors)
         self.chunk = self.samples if chunk is None else chunk
 
     def batch(self, numbers: Index) -> tuple[Tensor, ...]:
-        """A mini-batch by the numbers of its samples."""
+        """Return the mini-batch of some sample indices."""
         chosen = torch.from_numpy(numbers)
         return tuple(tensor[chosen.to(tensor.device)] for tensor in self.tensors)
 
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
-        """All samples, or some, a chunk at a time, with their numbers."""
+        """Yield all samples, or those of some indices, in chunks, with their indices."""
         if numbers is None and self.chunk >= self.samples:
             yield self.tensors, np.arange(self.samples)
             return
@@ -46,13 +46,13 @@ class Tensors:
 
 
 class Loader:
-    """Samples come from a `DataLoader`, whose every pass gives the same batches in the same order."""
+    """Data source on a `DataLoader`, seeded so that every pass yields the same batches in the same order."""
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         self.loader, self.seed = loader, seed
 
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
-        """All samples, a batch at a time, with their numbers."""
+        """Yield all samples, one batch at a time, with their indices."""
         start = 0
         for batch in _loader_epoch(self.loader, self.seed, 0):
             size = length(batch)
@@ -63,7 +63,7 @@ class Loader:
 
 
 def length(batch: Any) -> int:
-    """How many samples a batch has: the length of its first tensor."""
+    """Return the number of samples of a batch: the length of its first tensor."""
     parts = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else (batch,)
     for part in parts:
         if isinstance(part, Tensor) and part.ndim:
@@ -72,7 +72,7 @@ def length(batch: Any) -> int:
 
 
 def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -> tuple[Tensors | Loader, int | None]:
-    """What `data` is, and the size of mini-batches."""
+    """Return the data source of `data` and the size of mini-batches."""
     if chunk is not None and (type(chunk) is not int or chunk < 1):
         raise ValueError(f"chunk must be a whole number above 0 (so many samples are evaluated at a time), got {chunk}")
     if isinstance(data, Batches):
@@ -90,14 +90,14 @@ def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -
 
 
 class Numbered:
-    """Mini-batches of numbered samples. The walks of one size do not depend on what else is drawn."""
+    """Draws mini-batches of sample indices; those of one size do not depend on other sizes."""
 
     def __init__(self, samples: int, batch_size: int, seed: int, *, repetition: bool) -> None:
         self.samples, self.batch_size, self.repetition = samples, batch_size, repetition
         self._fixed, self._walks = (np.random.default_rng((seed, batch_size, use)) for use in (0, 1))
 
     def static(self, count: int) -> list[Index]:
-        """Some mini-batches, as an epoch gives them: none shares a sample with another while there are enough."""
+        """Draw mini-batches as in epochs: they are disjoint until the samples are used up."""
         if self.repetition:
             return [self._fixed.integers(self.samples, size=self.batch_size) for _ in range(count)]
         found: list[Index] = []
@@ -108,7 +108,7 @@ class Numbered:
         return found[:count]
 
     def draw(self, count: int) -> list[Index]:
-        """A new mini-batch for each of some walks."""
+        """Draw a new mini-batch for each walk."""
         if self.repetition:
             return list(self._walks.integers(self.samples, size=(count, self.batch_size)))
         choose = self._walks.choice
@@ -116,23 +116,23 @@ class Numbered:
 
 
 class Streamed:
-    """Mini-batches that a loader makes."""
+    """Draws the batches of a loader."""
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         self._fixed = batches.dynamic(loader, seed=seed)
         self._walks = batches.dynamic(loader, seed=seed + 1)
 
     def static(self, count: int) -> list[Any]:
-        """The first batches of the loader."""
+        """Return the first batches of the loader."""
         return list(self._fixed.take(count))
 
     def draw(self, count: int) -> list[Any]:
-        """A new batch for each of some walks."""
+        """Return a new batch for each walk."""
         return list(self._walks.take(count))
 
 
 def check_batches(static: Sequence[Any], samples: int) -> list[Index]:
-    """Mini-batches that the user has chosen, by the numbers of their samples."""
+    """Return mini-batches given by the user as arrays of sample indices; raise an error if they are invalid."""
     chosen = []
     for place, numbers in enumerate(static):
         index = np.asarray(numbers)
@@ -149,7 +149,7 @@ def check_batches(static: Sequence[Any], samples: int) -> list[Index]:
 
 @contextmanager
 def loader_as_it_was(source: Tensors | Loader) -> Iterator[None]:
-    """Give a loader's random generators back as they were: passes of a scan are seeded."""
+    """Context manager that restores a loader's random number generators, which scans seed."""
     if isinstance(source, Tensors):
         yield
         return

@@ -1,4 +1,4 @@
-"""The scans that users ask for: a line, a plane, and the optima found along a line."""
+"""The public scans: a line, a plane, and the optima along a line."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def line(
     chunk: int | None = None,
     progress: bool = False,
 ) -> Line:
-    """Value F(α) and slope F'(α) at many steps α along a direction.
+    """Evaluate value F(α) and slope F'(α) at many steps α along a direction.
 
     ```python
     import numpy as np
@@ -51,22 +51,22 @@ def line(
     ```
 
     Args:
-        model: the module; or parameters.
-        loss: called with the parts of a batch; returns the mean over its samples, or a vector of one loss for each,
-            which makes many mini-batches cheap.
-        data: tensors of equal length (a tuple, or one), a `DataLoader`, or the `gradline.batches` you train with, whose
-            data and size of mini-batches are taken.
-        steps: in ascending order. Parameters are at x + α·d.
-        direction: d: `None` for steepest descent of all the data, else what
-            [`Direction`][gradline.landscape.Direction] says.
-        batch_size: samples in a mini-batch; a loader has its own.
-        full: also evaluate all the data at each step.
-        static: how many mini-batches to follow along the line; or these, each by the numbers of its samples.
-        dynamic: how many times to walk along the line with a new mini-batch at each step.
+        model: the module, or its parameters.
+        loss: called with the parts of a mini-batch; returns the mean over its samples, or the per-sample losses, which
+            make many mini-batches cheap.
+        data: a tensor, a tuple of tensors of equal length, a `DataLoader`, or `gradline.batches`, whose data and batch
+            size are used.
+        steps: steps α in ascending order. The parameters are set to x + α·d.
+        direction: the direction d, a [`Direction`][gradline.landscape.Direction]. `None`: the negative gradient of the
+            loss of all data.
+        batch_size: samples per mini-batch; a loader has its own.
+        full: whether to evaluate all data at each step.
+        static: number of mini-batches to evaluate at all steps; or a list of them, each a list of sample indices.
+        dynamic: number of walks along the line with a new mini-batch at each step.
         repetition: whether a sample may be drawn twice for one mini-batch.
-        seed: of the mini-batches and of what the model draws; without it one number comes from torch's generator.
-        chunk: evaluate at most so many samples at a time, where there is no memory for all.
-        progress: show a bar.
+        seed: seed of the mini-batches and of the model's random numbers. `None`: draw one from torch's generator.
+        chunk: largest number of samples to evaluate at once, to limit memory.
+        progress: show a progress bar.
     """
     asked, at = Asked(full, static, dynamic, repetition), steps_of(steps)
     scan = Scan(model, loss, data, Options(seed, chunk, progress), batch_size)
@@ -98,7 +98,7 @@ def plane(
     chunk: int | None = None,
     progress: bool = False,
 ) -> Plane:
-    """Value, and slope along one direction, at a grid of points over two directions.
+    """Evaluate value, and slope along one direction, on a grid over two directions.
 
     ```python
     import torch
@@ -116,22 +116,22 @@ def plane(
     ```
 
     Args:
-        model: the module; or parameters.
-        loss: as [`line`][gradline.landscape.line] takes it, and so are `data` and all that is not said here.
-        data: as above.
-        directions: two of them; often two [single weights][gradline.landscape.weight], or
-            [random ones][gradline.landscape.random_directions].
-        x: steps along the first, in ascending order.
-        y: steps along the second.
-        along: the direction of the slopes; `None` for the one halfway between the two, with length 1.
-        batch_size: samples in a mini-batch.
-        full: also evaluate all the data at each point.
-        static: how many mini-batches have a surface each; or these, each by the numbers of its samples.
-        dynamic: how many surfaces to make with a new mini-batch at each point.
+        model: the module, or its parameters.
+        loss: as for [`line`][gradline.landscape.line].
+        data: as for [`line`][gradline.landscape.line].
+        directions: two directions, often [single weights][gradline.landscape.weight] or
+            [random directions][gradline.landscape.random_directions].
+        x: steps along the first direction, in ascending order.
+        y: steps along the second direction, in ascending order.
+        along: the direction of the slopes. `None`: the bisector of the two directions, of length 1.
+        batch_size: samples per mini-batch.
+        full: whether to evaluate all data at each point.
+        static: number of mini-batches to evaluate at all points; or a list of them, each a list of sample indices.
+        dynamic: number of surfaces with a new mini-batch at each point.
         repetition: whether a sample may be drawn twice for one mini-batch.
-        seed: of the mini-batches and of what the model draws.
-        chunk: evaluate at most so many samples at a time.
-        progress: show a bar.
+        seed: as for [`line`][gradline.landscape.line].
+        chunk: largest number of samples to evaluate at once.
+        progress: show a progress bar.
     """
     asked, across, up = Asked(full, static, dynamic, repetition), steps_of(x, "x"), steps_of(y, "y")
     if len(directions) != 2:
@@ -168,10 +168,10 @@ def optima(
     chunk: int | None = None,
     progress: bool = False,
 ) -> Optima:
-    """Where local minima of the value and sign changes of the slope are found along a line, walk after walk.
+    """Find local minima of the value and sign changes of the slope along a line, in many walks.
 
-    With per-sample losses all sizes and repeats cost one pass over the data at each step; with a loss that is one
-    number, a forward and backward pass for each of them.
+    With per-sample losses, all batch sizes and repeats together need one pass over the data per step. With a scalar
+    loss each of them needs its own forward and backward pass.
 
     ```python
     import numpy as np
@@ -192,18 +192,18 @@ def optima(
     ```
 
     Args:
-        model: the module; or parameters.
-        loss: as [`line`][gradline.landscape.line] takes it, and so are `data` and all that is not said here.
-        data: as above, but a `DataLoader` only with a loss that returns per-sample losses.
-        steps: in ascending order; a minimum is lower than both neighbours, so the first and the last are none.
-        batch_sizes: samples in a mini-batch. The walks of one size do not depend on the other sizes.
-        repeats: how many walks for each size.
-        dynamic: a new mini-batch at each step; `False`: one for each walk.
-        direction: `None` for steepest descent of all the data.
+        model: the module, or its parameters.
+        loss: as for [`line`][gradline.landscape.line].
+        data: as for [`line`][gradline.landscape.line]; a `DataLoader` needs per-sample losses.
+        steps: steps in ascending order. The first and the last cannot be minima.
+        batch_sizes: numbers of samples per mini-batch. The walks of one size do not depend on the other sizes.
+        repeats: number of walks for each size.
+        dynamic: draw a new mini-batch at each step. `False`: one for each walk.
+        direction: as for [`line`][gradline.landscape.line].
         repetition: whether a sample may be drawn twice for one mini-batch.
-        seed: of the mini-batches and of what the model draws.
-        chunk: evaluate at most so many samples at a time.
-        progress: show a bar.
+        seed: as for [`line`][gradline.landscape.line].
+        chunk: largest number of samples to evaluate at once.
+        progress: show a progress bar.
     """
     at, sizes = steps_of(steps), list(batch_sizes)
     if type(repeats) is not int or repeats < 1:
@@ -242,7 +242,7 @@ def _halfway(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
 
 
 def _apart(seen: Array, asked: Asked, static: int, shape: tuple[int, ...]) -> list[Array | None]:
-    """(points, evaluations, 2) → values and slopes of all the data, of static and of dynamic mini-batches."""
+    """Split an array (points, evaluations, 2) into values and slopes of full, static and dynamic sampling."""
     columns = seen.transpose(2, 1, 0).reshape(2, seen.shape[1], *shape)
     first = int(asked.full)
     return [

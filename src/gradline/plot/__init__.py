@@ -1,7 +1,7 @@
-"""Pictures from which a person understands why a step was taken.
+"""Plot a search: its probes, and why its step was accepted.
 
-[`search_data`][gradline.plot.search_data] computes the numbers and needs no matplotlib;
-[`search`][gradline.plot.search] draws them and does: `pip install 'gradline[plot]'`.
+[`search_data`][gradline.plot.search_data] computes the numbers, without matplotlib; [`search`][gradline.plot.search]
+draws them and needs matplotlib: `pip install 'gradline[plot]'`.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ def search(
     origin: Origin[Any] | None = None,
     axes: Axes | Sequence[Axes] | None = None,
 ) -> Figure | SubFigure:
-    """Draw one search: its probes in their order, what it knew, and what it accepted and why.
+    """Plot one search: its probes in order, the accepted step and the stop reason.
 
-    * Of a gradient-only search it draws the slopes. Triangles point down where the way led downhill, and up where it
-      led uphill; the shaded range is where the sign changed.
-    * Of a search that compares values, the values with a piece of the tangent at each, and the slopes below.
-    * Of [`Prls`][gradline.searches.Prls], what its surrogate believes of values and slopes after all the probes (the
-      mean, and bands of one and two standard deviations), what was seen, with the noise that the surrogate reckons
-      with, and below these the probability of the Wolfe conditions.
+    * For gradient-only searches the slopes are plotted. Triangles point down for negative slopes and up for others; the
+      shaded range contains the sign change.
+    * For searches on values, the values with a piece of the tangent at each, and below them the slopes.
+    * For [`Prls`][gradline.searches.Prls], the surrogate's values and slopes after all probes (mean, and bands of one
+      and two standard deviations), the observations with their noise, and below them the probability of the Wolfe
+      conditions.
 
-    Where the steps span more than a decade their axis is logarithmic, and linear between 0 and the smallest step, so
-    that the origin can be seen. What is not finite is marked at the edge, as is what is far off the scale.
+    If the steps span more than a decade their axis is logarithmic, and linear between 0 and the smallest step, to
+    include the origin. Non-finite and very large numbers are marked at the edge.
 
     ```python
     import gradline
@@ -51,18 +51,17 @@ def search(
     ```
 
     Args:
-        transcript: a [`Record`][gradline.protocol.Record], which is what [`gradline.solve`][gradline.solve] returns and
-            what `optimizer.last` is; a [`Pending`][gradline.protocol.Pending] search, of which it shows where it would
-            probe next; or a list of (step, seen).
-        search: whose transcript it is, where that is a plain list: it says what to draw. (Of `Prls` the outcome too is
-            drawn, if the origin is given.)
-        origin: what was seen at step 0, where the transcript is a plain list.
-        axes: where to draw, from the top panel down; one for gradient-only searches, two where values are compared,
-            three for PrLS. With fewer, the lower panels are left out. Without, a new figure is made.
+        transcript: a [`Record`][gradline.protocol.Record], as [`gradline.solve`][gradline.solve] returns and
+            `optimizer.last` is; a [`Pending`][gradline.protocol.Pending] search, whose next probe is shown too; or a
+            list of (step, observation).
+        search: the search, if the transcript is a list. For `Prls` the outcome is plotted too if the origin is given.
+        origin: the origin, if the transcript is a list.
+        axes: the axes to draw on, from the top panel down: one for gradient-only searches, two for searches on values,
+            three for PrLS. With fewer, the lower panels are left out. `None`: make a new figure.
 
     Returns:
-        The figure. A new one belongs to no window: a notebook (after `%matplotlib inline`) shows it, else save it; or
-            give axes of `plt.subplots`.
+        The figure. A new one is not managed by pyplot: notebooks display it (after `%matplotlib inline`), otherwise
+            save it, or pass axes of `plt.subplots`.
     """
     data = search_data(transcript, search=search, origin=origin)
     try:

@@ -1,4 +1,4 @@
-"""What PrLS believes along the line, in the user's units."""
+"""The posterior of PrLS along the line, in the units of the function."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Array = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Beliefs:
-    """What the surrogate of PrLS believes at some steps, after all the probes."""
+    """Posterior of PrLS's surrogate at some steps, after all probes."""
 
     steps: Array
     mean: Array
@@ -33,7 +33,7 @@ class Beliefs:
     """The probability of the Wolfe conditions."""
 
     def __getitem__(self, step: float) -> tuple[float, float, float]:
-        """Expected value, expected slope and Wolfe probability at one of the steps."""
+        """Return expected value, expected slope and Wolfe probability at one of the steps."""
         where = int(np.argmin(np.abs(self.steps - step)))
         return float(self.mean[where]), float(self.slope[where]), float(self.probability[where])
 
@@ -41,7 +41,7 @@ class Beliefs:
 def beliefs_at(
     steps: Sequence[float], search: Prls, origin: Origin[Moments], memory: PrlsMemory, transcript: Transcript[Value]
 ) -> Beliefs | None:
-    """The beliefs of a search after the probes of a transcript; `None` where it has no surrogate."""
+    """Return the posterior of a search after the probes of a transcript; `None` if it has no surrogate."""
     try:
         surrogate = search.surrogate(origin, memory, transcript)
         if surrogate is None:
@@ -49,7 +49,7 @@ def beliefs_at(
         zero = surrogate.at_seen(0)
         there = [_at(surrogate, step / memory[0]) for step in steps]
         chances = [wolfe(zero, one, search.decrease, search.curvature).probability for one in there]
-    except (ZeroDivisionError, OverflowError):  # rounding left nothing of it
+    except (ZeroDivisionError, OverflowError):  # the surrogate is lost to rounding
         return None
     slope_unit = abs(origin.at_zero.slope)
     value_unit = slope_unit * memory[0]
@@ -70,6 +70,6 @@ def beliefs_at(
 
 
 def _at(surrogate: Surrogate, point: float) -> Belief:
-    """The belief at a point; at a point seen, that of the surrogate itself, however the division rounded."""
+    """Return the posterior at a point, which is snapped to an observed point within rounding."""
     near = min(surrogate.points, key=lambda seen: abs(seen - point))
     return surrogate.at(near if abs(near - point) <= 1e-12 * point else point)

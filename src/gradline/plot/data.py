@@ -1,6 +1,6 @@
-"""What there is to see of one search: numbers only, no drawing.
+"""The numbers to plot of one search, without drawing.
 
-Non-finite probes count as a slope of +∞ where a sign is asked for, as they do in the searches.
+Where a sign of the slope is needed, non-finite probes count as a slope of +∞, as in the searches.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search,
 from gradline.searches import Armijo, GolsBack, GolsI, GolsMax, Prls, PrlsMemory, StrongWolfe
 
 DECADE = 10.0
-"""Where the steps span more than this factor, the axis of steps is logarithmic."""
+"""Ratio of steps above which their axis is logarithmic."""
 
 
 class Point(NamedTuple):
-    """What was seen at one step."""
+    """The observation at one step."""
 
     number: int
     """1 for the first probe; 0 is the origin."""
     step: float
     slope: float
     value: float | None
-    """`None` where the search did not look at values."""
+    """`None` if the search does not use values."""
 
 
 class Rule(NamedTuple):
-    """The slopes that a search accepts: from `low` to `high`."""
+    """The range of slopes that a search accepts, with its label."""
 
     low: float
     high: float
@@ -40,41 +40,41 @@ class Rule(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class SearchData:
-    """One search, ready to be drawn."""
+    """The numbers to plot of one search."""
 
     headline: str
     reason: str
-    """Why it ended, as a sentence; or how far it is."""
+    """The stop reason as a sentence, or the next probe of a search in progress."""
     origin: Point | None
     probes: tuple[Point, ...]
     accepted: Point | None
     asked: float | None
-    """Where a search under way would probe next."""
+    """The next probe of a search in progress."""
     bracket: tuple[float, float] | None
-    """The two steps between which the slope rises through `level`, as far as a gradient-only search knows."""
+    """For gradient-only searches: the two steps between which the slope rises through `level`."""
     level: float
-    """0, or the slope that the search looks for instead."""
+    """The slope that the search brackets, usually 0."""
     rule: Rule | None
     decrease: float | None
-    """c1·F'(0), where the search wants F(α) to be below F(0) + c1·F'(0)·α."""
+    """c1·F'(0), if the search requires F(α) ≤ F(0) + c1·F'(0)·α."""
     values: bool
-    """Whether the search looks at values."""
+    """Whether the search uses values."""
     considered: tuple[float, ...]
-    """PrLS: the steps among which the last probe was chosen (or the next one, if under way)."""
+    """PrLS: the options of the last probe (of the next one, if in progress)."""
     beliefs: Beliefs | None
-    """PrLS: what is believed along the line."""
+    """PrLS: the posterior along the line."""
     noise: tuple[float, float] | None
-    """PrLS: the standard deviations of every value and slope seen."""
+    """PrLS: the standard deviations of observed values and slopes."""
     acceptance: float | None
     """PrLS: the Wolfe probability above which a step is accepted."""
     logarithmic: bool
-    """Whether the steps span more than a decade."""
+    """Whether the axis of steps is logarithmic: they span more than a decade."""
     span: tuple[float, float]
     """The smallest step above 0, and the largest."""
 
     @property
     def panels(self) -> int:
-        """How many axes the picture has: 1 of slopes; 2 with values; 3 with Wolfe probabilities."""
+        """Number of panels: 1 for slopes, 2 with values, 3 with Wolfe probabilities."""
         return 1 + self.values + (self.beliefs is not None)
 
     @property
@@ -98,7 +98,7 @@ def search_data(
     search: Search[Any, Any] | None = None,
     origin: Origin[Any] | None = None,
 ) -> SearchData:
-    """The numbers that [`gradline.plot.search`][gradline.plot.search] draws.
+    """Compute the numbers that [`gradline.plot.search`][gradline.plot.search] draws; arguments as there.
 
     ```python
     import gradline
@@ -135,12 +135,12 @@ def search_data(
 
 
 def _along(given: _Given) -> dict[str, Any]:
-    """The steps to show, and what PrLS believes there."""
+    """Return the range of steps to show and the posterior of PrLS there."""
     search, start, transcript = given.search, given.origin, given.transcript
     steps = [step for step, _ in transcript] + ([] if given.asked is None else [given.asked])
     considered: list[float] = []
     if start is not None and not _sound(start.at_zero):
-        search = None  # which could not begin there
+        search = None  # it could not start there
     if isinstance(search, Prls) and start is not None:
         # The last choice there was: the one that led to the last probe, unless another one is to come.
         told = transcript[:-1] if given.asked is None else transcript
@@ -160,12 +160,12 @@ def _along(given: _Given) -> dict[str, Any]:
 
 
 def _sound(zero: Slope) -> bool:
-    """Whether a search could begin there."""
+    """Whether a search could start from this observation."""
     return zero.finite and not (isinstance(zero, Moments) and math.isnan(zero.value_var + zero.slope_var))
 
 
 def _grid(span: tuple[float, float], logarithmic: bool) -> Array:
-    """Steps about evenly spaced on the axis."""
+    """Return steps about evenly spaced on the axis."""
     smallest, largest = span
     if not logarithmic:
         return np.linspace(0.0, 1.1 * largest, 301)
@@ -205,14 +205,14 @@ def _given(transcript: Any, search: Search[Any, Any] | None, origin: Origin[Any]
         raise ValueError("transcript must have a probe, or origin be given (there is nothing to draw), got []")
     pairs = [(float(step), seen) for step, seen in transcript]
     if isinstance(search, Prls) and origin is not None:
-        # It always begins at its guess, and needs no other memory: so the whole search is known.
+        # Its first probe is the guess, all of the memory that it needs: the whole search can be replayed.
         memory = PrlsMemory(pairs[0][0], pairs[0][0]) if pairs else search.start()
         return _given(Pending.replay(search, origin, memory, pairs), None, None)
     return _Given(search, origin, None, None, pairs, None)
 
 
 def _kind(given: _Given) -> type[Slope]:
-    """What the search looks at; without a search, what all its observations have."""
+    """Return the observation type of the search; without a search, that common to all observations."""
     if given.search is not None:
         return observes(given.search)
     seen = [one for _, one in given.transcript] + ([] if given.origin is None else [given.origin.at_zero])
@@ -224,7 +224,7 @@ def _point(number: int, step: float, seen: Slope, values: bool) -> Point:
 
 
 def _rule(search: Search[Any, Any] | None, origin: Origin[Any] | None) -> tuple[Rule | None, float]:
-    """The slopes that a search accepts, and the one whose passing it looks for."""
+    """Return the range of slopes that a search accepts, and the slope that it brackets."""
     if origin is None:
         return None, 0.0
     steep = abs(origin.at_zero.slope)
@@ -251,7 +251,7 @@ def _decrease(search: Search[Any, Any] | None, origin: Origin[Any] | None) -> fl
 def _bracket(
     origin: Point | None, probes: tuple[Point, ...], transcript: Transcript[Any], level: float
 ) -> tuple[float, float] | None:
-    """The latest steps below the level and at or above it, if they are in that order."""
+    """Return the latest steps with slopes below and not below the level, if in ascending order."""
     low = high = None
     if origin is not None and origin.slope < level:
         low = 0.0

@@ -1,4 +1,4 @@
-"""The panels of a picture: values, slopes, and the probability of the Wolfe conditions."""
+"""Draw the panels of a search: values, slopes and the probability of the Wolfe conditions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HEIGHTS = {1: [1.0], 2: [3.0, 2.0], 3: [3.0, 2.0, 2.0]}
 
 
 def draw(data: SearchData, axes: Any = None) -> Figure | SubFigure:
-    """Draw on the axes given, from the top panel down, or on those of a new figure."""
+    """Draw on the given axes, from the top panel down, or on a new figure; return the figure."""
     chosen = _new(data.panels) if axes is None else _checked(axes, data.panels)
     painters = [_values, _slopes, _chances] if data.values else [_slopes]
     known: list[str] = []
@@ -38,7 +38,7 @@ def draw(data: SearchData, axes: Any = None) -> Figure | SubFigure:
 
 
 def _new(panels: int) -> list[Axes]:
-    """Axes on a figure of its own, which belongs to no window and needs no closing."""
+    """Return axes on a new figure that pyplot does not manage."""
     figure = Figure(figsize=SIZES[panels], layout="constrained")
     grid = figure.subplots(panels, 1, squeeze=False, sharex=True, height_ratios=HEIGHTS[panels])
     return list(grid.flat)
@@ -101,7 +101,7 @@ def _values(panel: Panel) -> None:
 
 
 def _limit_values(panel: Panel, values: Sequence[float]) -> None:
-    """Show the origin, the accepted probe and the lowest ones; of the rest and of the beliefs, what is not far off."""
+    """Set limits that include the origin, the accepted and the lowest probes; the rest only if it is near."""
     data = panel.data
     finite = [value for value in values if drawable(value)]
     must = [point.value for point in (data.origin, data.accepted) if point is not None and point.value is not None]
@@ -152,7 +152,7 @@ def _slopes(panel: Panel) -> None:
 
 
 def _limit_slopes(panel: Panel, slopes: Sequence[float]) -> None:
-    """Show 0, the origin and the accepted probe; of the rest, what is not far off, or all on a logarithmic axis."""
+    """Set limits that include 0, origin and accepted probe; the rest if near, or all on a logarithmic axis."""
     data, axis = panel.data, panel.axis
     must = [0.0, *(point.slope for point in (data.origin, data.accepted) if point is not None)]
     typical = data.origin.slope if data.origin is not None else math.nan
@@ -174,7 +174,7 @@ def _limit_slopes(panel: Panel, slopes: Sequence[float]) -> None:
 
 
 def _signs(panel: Panel, seen: Sequence[tuple[Point, float]]) -> None:
-    """Triangles that point the way the value goes."""
+    """Draw triangles that point down for negative slopes and up for others."""
     inks = panel.inks
     for origin in (True, False):
         chosen = [(point.step, slope) for point, slope in seen if (point.number == 0) is origin]
@@ -212,7 +212,7 @@ def _chances(panel: Panel) -> None:
 
 
 def _belief(panel: Panel, mean: Array, deviation: Array, says: str) -> None:
-    """A mean and its bands of one and two standard deviations."""
+    """Draw a mean and its bands of one and two standard deviations."""
     beliefs, inks = panel.data.beliefs, panel.inks
     assert beliefs is not None
     low, high = _around(panel.axis)
@@ -223,25 +223,25 @@ def _belief(panel: Panel, mean: Array, deviation: Array, says: str) -> None:
 
 
 def _around(axis: Axes) -> tuple[float, float]:
-    """Far outside of what is shown: matplotlib need not see numbers that overflow."""
+    """Return limits far outside of the axes; numbers are clipped to them so that matplotlib does not overflow."""
     low, high = axis.get_ylim()
     return low - 10.0 * (high - low), high + 10.0 * (high - low)
 
 
 def _with_belief(low: float, high: float, data: SearchData, mean: Array, deviation: Array) -> tuple[float, float]:
-    """A range that also shows a belief: most readily the mean where something is decided, least the band."""
+    """Extend a range to show the posterior: the mean at probes and options first, the band last."""
     assert data.beliefs is not None
     decided = [0.0, *(probe.step for probe in data.probes), *data.considered]
     within = data.beliefs.steps <= (max(point.step for point in data.points) or data.span[1])
     low, high = extended(low, high, mean[np.isin(data.beliefs.steps, decided)].tolist(), room=2.0)
     low, high = extended(low, high, mean[within].tolist(), room=1.0)
     wide = extended(low, high, [*(mean - deviation)[within], *(mean + deviation)[within]], room=0.4)
-    pad = 0.07 * (wide[1] - wide[0])  # so that no mark is on the edge
+    pad = 0.07 * (wide[1] - wide[0])  # to keep marks off the edge
     return wide[0] - pad, wide[1] + pad
 
 
 def _considered(panel: Panel, quantity: int) -> None:
-    """Where the last probe could have been, on the curve."""
+    """Mark the other options of the last probe on the curve."""
     beliefs = panel.data.beliefs
     assert beliefs is not None
     low, high = panel.axis.get_ylim()
@@ -252,12 +252,12 @@ def _considered(panel: Panel, quantity: int) -> None:
 
 
 def _beside(point: Point) -> tuple[int, int]:
-    """The side of a point, upper left or upper right, where its tangent is not."""
+    """Return the side of a point, upper left or upper right, that its tangent does not cross."""
     return (-1, 1) if point.slope >= 0.0 else (1, 1)
 
 
 def _points(panel: Panel, seen: Sequence[tuple[Point, float]], noise: float | None) -> None:
-    """The origin and the probes, with bars of one standard deviation if their noise is known."""
+    """Draw the origin and the probes, with bars of one standard deviation if the noise is known."""
     inks = panel.inks
     if noise is not None and drawable(noise) and noise > 0.0 and seen:
         steps, heights = [point.step for point, _ in seen], [height for _, height in seen]
@@ -277,7 +277,7 @@ def _points(panel: Panel, seen: Sequence[tuple[Point, float]], noise: float | No
 
 
 def _order(panel: Panel, places: Sequence[tuple[float, float]]) -> None:
-    """A faint line from probe to probe in their order."""
+    """Draw a faint line through the probes in order."""
     places = [(step, height) for step, height in places if drawable(height)]
     if len(places) > 1:
         steps, heights = zip(*places, strict=True)

@@ -1,7 +1,7 @@
-"""The colours of gradline's pictures.
+"""The colours of gradline's plots.
 
-They are mostly those of Okabe and Ito, which colour-blind readers can tell apart; a picture never tells two things
-apart by colour alone.
+They are mostly those of Okabe and Ito, which colour-blind readers can distinguish; no plot distinguishes two things by
+colour alone.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Inks(NamedTuple):
 
     @property
     def rc(self) -> dict[str, str]:
-        """The matplotlib settings of a page with this text; the page itself shows through."""
+        """Matplotlib settings for these colours, with a transparent background."""
         return {
             "text.color": self.text,
             "axes.labelcolor": self.text,

@@ -1,4 +1,4 @@
-"""One axes of a picture: its axis of steps, marks, numbers, and what lies beyond its edges."""
+"""One panel: its axis of steps, marks, probe numbers, and marks for numbers beyond its edges."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from gradline.plot.inks import DARK, LIGHT, Inks
 from gradline.plot.scales import apart, decades, drawable, tick
 
 SMALL = 8.0
-"""The size of numbers and legends, in points; a little less than the text's."""
+"""Font size of probe numbers and legends, in points."""
 
 
 def inks_of(axis: Axes) -> Inks:
-    """The inks that go with the text of an axes."""
+    """Return the colours that match the text colour of an axes."""
     text = axis.xaxis.label.get_color()
     red, green, blue = to_rgb(text)
     inks = DARK if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else LIGHT
@@ -28,7 +28,7 @@ def inks_of(axis: Axes) -> Inks:
 
 
 class Panel:
-    """An axes with the inks and the data it draws with."""
+    """An axes with its colours and data."""
 
     def __init__(self, axis: Axes, data: SearchData) -> None:
         self.axis, self.data, self.inks = axis, data, inks_of(axis)
@@ -37,7 +37,7 @@ class Panel:
         self._steps()
 
     def _steps(self) -> None:
-        """Scale the axis of steps. Where it is logarithmic it is linear from 0 to the smallest step, to show 0 too."""
+        """Set the scale of the axis of steps: linear, or logarithmic above the smallest step and linear below it."""
         axis, (smallest, largest) = self.axis, self.data.span
         zero = self.data.origin is not None or any(probe.step == 0.0 for probe in self.data.probes)
         axis.set_xlabel("step α")
@@ -64,7 +64,7 @@ class Panel:
         axis.set_xticks([], minor=True)
 
     def accepted(self, *heights: float) -> None:
-        """A ring around the accepted probe, and a line at its step through all panels."""
+        """Draw a ring around the accepted probe and a vertical line at its step."""
         if self.data.accepted is not None:
             step = self.data.accepted.step
             style: dict[str, Any] = {"color": self.inks.green, "zorder": 1}
@@ -82,7 +82,7 @@ class Panel:
                     )
 
     def asked(self) -> None:
-        """A line where a search under way would probe next."""
+        """Draw a vertical line at the next probe of a search in progress."""
         if self.data.asked is not None:
             self.axis.axvline(
                 self.data.asked, color=self.inks.green, linestyle="-.", linewidth=1.4, zorder=1, label="next probe"
@@ -98,7 +98,7 @@ class Panel:
         hollow: bool = False,
         **style: Any,
     ) -> None:
-        """Marks that no line connects."""
+        """Draw unconnected marks."""
         if places:
             steps, heights = zip(*places, strict=True)
             style = {"markersize": 6, "zorder": 4, **style}
@@ -106,9 +106,9 @@ class Panel:
             self.axis.plot(steps, heights, marker, markerfacecolor=face, markeredgecolor=colour, label=label, **style)
 
     def number(self, places: Sequence[tuple[Point, float, tuple[int, int]]]) -> None:
-        """Write the numbers of probes at (step, height), on the side given; where it is crowded, only some.
+        """Write the numbers of probes beside (step, height); omit those that would overlap others.
 
-        The accepted one comes first, then the first and the last.
+        The accepted probe has priority, then the first and the last one.
         """
         accepted = self.data.accepted or Point(0, 0.0, 0.0, None)
         ringed = accepted.number
@@ -134,7 +134,7 @@ class Panel:
         width: float,
         height: float,
     ) -> None:
-        """Write texts beside their places, shifted by so many points, if they are not over earlier ones."""
+        """Write texts shifted from their places by some points, except those that overlap earlier ones."""
         scale = 72.0 / self.axis.figure.dpi
         spots = []
         for (_, place), (a, b) in zip(texts, shifts, strict=True):
@@ -158,7 +158,7 @@ class Panel:
                 )
 
     def beyond(self, points: Sequence[tuple[Point, float]]) -> None:
-        """Mark what is not finite, or far off, at the upper or lower edge, and write what it is."""
+        """Mark non-finite and off-scale numbers at the upper or lower edge and write their values."""
         low, high = self.axis.get_ylim()
         off = [(point, seen, 0.04 if seen < low else 0.96) for point, seen in points if not low <= seen <= high]
         if not off:
@@ -172,7 +172,7 @@ class Panel:
         self._write(texts, shifts, edge, width=28.0, height=20.0)
 
     def tangents(self, points: Sequence[tuple[float, float, float]]) -> None:
-        """A short piece of the tangent at each (step, value, slope): about as long on every scale."""
+        """Draw a short piece of the tangent at each (step, value, slope), of about equal length on every scale."""
         axis = self.axis
         for step, value, slope in points:
             if not (drawable(value) and drawable(slope)):
@@ -196,9 +196,9 @@ class Panel:
             )
 
     def legend(self, known: Collection[str]) -> list[str]:
-        """Explain what is not known from other panels; return what was explained.
+        """Draw a legend of the labels not in `known`; return these labels.
 
-        It stands beside the axes where the layout makes room for it, else inside where it hides least.
+        It is placed beside the axes if the figure has a layout engine, else inside.
         """
         handles, labels = self.axis.get_legend_handles_labels()
         unique = {label: one for label, one in zip(labels, handles, strict=True) if label not in known}
@@ -220,7 +220,7 @@ class Panel:
 
 
 def read(number: float) -> str:
-    """A number that is off the picture, as people read it."""
+    """Format an off-scale number."""
     if math.isnan(number):
         return "NaN"
     if math.isinf(number):

@@ -1,4 +1,4 @@
-"""Which part of the axes to show, and where to put marks: arithmetic of pictures, without matplotlib."""
+"""Compute axis limits, ticks and positions of labels, without matplotlib."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ import math
 from collections.abc import Sequence
 
 HUGE = 1e150
-"""Numbers beyond this are not drawn to scale: squares of them overflow."""
+"""Bound of numbers drawn to scale; squares of larger ones overflow."""
 REACH = 12.0
-"""What is further off than so many times the height of what must be seen goes to the edge of the picture."""
+"""Numbers farther off than this many times the required range are drawn at the edge."""
 STEEP = 30.0
-"""Where slopes exceed the typical one by this factor, their axis is logarithmic beyond it."""
+"""If slopes exceed the typical one by this factor, their axis is logarithmic beyond it."""
 
 
 def drawable(number: float) -> bool:
-    """Whether a number can be drawn to scale at all."""
+    """Whether a number can be drawn to scale."""
     return -HUGE <= number <= HUGE
 
 
 def window(must: Sequence[float], others: Sequence[float] = (), *, margin: float = 0.14) -> tuple[float, float]:
-    """The lower and upper end of an axis that shows all that must be seen, and the others if they are not far off."""
+    """Return axis limits that include all of `must`, and of `others` those that are not far off."""
     must = [number for number in must if drawable(number)]
     others = [number for number in others if drawable(number)]
     core = must or others or [0.0]
@@ -37,7 +37,7 @@ def window(must: Sequence[float], others: Sequence[float] = (), *, margin: float
 
 
 def extended(low: float, high: float, numbers: Sequence[float], *, room: float) -> tuple[float, float]:
-    """A range widened to hold more numbers, but by no more than so many times its height on either side."""
+    """Extend a range to include numbers, by at most `room` times its height on either side."""
     shown = [number for number in numbers if drawable(number)]
     if not shown:
         return low, high
@@ -46,7 +46,7 @@ def extended(low: float, high: float, numbers: Sequence[float], *, room: float) 
 
 
 def threshold(slopes: Sequence[float], typical: float) -> float | None:
-    """Up to where an axis of slopes is linear, if it must not be so everywhere."""
+    """Return the bound up to which an axis of slopes is linear; `None` if it is linear everywhere."""
     sizes = sorted(abs(slope) for slope in slopes if drawable(slope) and slope != 0.0)
     if not sizes:
         return None
@@ -55,7 +55,7 @@ def threshold(slopes: Sequence[float], typical: float) -> float | None:
 
 
 def decades(low: float, high: float, *, most: int = 9) -> list[float]:
-    """Round numbers between two positive ones, for the ticks of a logarithmic axis."""
+    """Return ticks of a logarithmic axis between two positive numbers."""
     first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
     count = last - first + 1
     if count >= 3:
@@ -66,7 +66,7 @@ def decades(low: float, high: float, *, most: int = 9) -> list[float]:
 
 
 def tick(number: float) -> str:
-    """How a tick of `decades` reads."""
+    """Format a tick of `decades`."""
     if number == 0.0 or 1e-4 <= number < 1e5:
         return f"{number:g}"
     power = math.floor(math.log10(number) + 1e-9)
@@ -75,7 +75,7 @@ def tick(number: float) -> str:
 
 
 def apart(places: Sequence[tuple[float, float]], *, width: float, height: float) -> list[bool]:
-    """Which of these labels can be written, if each takes such a box and the earlier ones come first."""
+    """Return for each label whether its box is free of earlier labels."""
     written: list[tuple[float, float]] = []
     chosen = []
     for x, y in places:

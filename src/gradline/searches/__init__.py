@@ -1,4 +1,4 @@
-"""The line searches, one algorithm a file, each a frozen dataclass. Nothing here needs torch."""
+"""The line searches, one algorithm per file, each a frozen dataclass. None needs torch."""
 
 from gradline.searches.angle import Angle, AngleMemory
 from gradline.searches.armijo import Armijo

@@ -1,4 +1,4 @@
-"""Checks of constructor arguments, with one wording for all of them."""
+"""Checks of constructor arguments that raise errors of one common wording."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ def require(condition: bool, name: str, rule: str, reason: str, value: object) -
 
 
 def require_factor(name: str, value: float, reason: str) -> None:
-    """A factor that makes steps grow."""
+    """Require a growth factor, above 1."""
     require(1.0 < value <= 1e6, name, "above 1 and at most 1e6", reason, value)
 
 
 def require_fraction(name: str, value: float, reason: str) -> None:
-    """A number strictly between 0 and 1."""
+    """Require a number strictly between 0 and 1."""
     require(0.0 < value < 1.0, name, "between 0 and 1", reason, value)
 
 
 def require_shrink(value: float) -> None:
-    """A factor that makes steps shrink."""
+    """Require a shrink factor, below 1."""
     require(1e-6 <= value < 1.0, "shrink", "at least 1e-6 and below 1", "a rejected step is multiplied by it", value)
 
 
 def require_range(step_min: float, step_max: float) -> None:
-    """The bounds of the steps."""
+    """Require finite, positive bounds of the steps in order."""
     require(0.0 < step_min < math.inf, "step_min", "positive and finite", "it is the smallest step", step_min)
     require(
         step_min <= step_max < math.inf,
@@ -39,7 +39,7 @@ def require_range(step_min: float, step_max: float) -> None:
 
 
 def require_budget(max_probes: int | None) -> None:
-    """An optional number of probes."""
+    """Require a positive number of probes, or `None`."""
     require(
         max_probes is None or (type(max_probes) is int and max_probes >= 1),
         "max_probes",
@@ -50,14 +50,14 @@ def require_budget(max_probes: int | None) -> None:
 
 
 def require_guess(memory: float) -> float:
-    """The memory of a search that begins at the previous step."""
+    """Require a number as the memory of a search that starts at the previous step, and return it."""
     is_number = isinstance(memory, float | int) and not math.isnan(memory)
     require(is_number, "memory", "a number", "it is the previous step", memory)
     return memory
 
 
 def require_tolerance(tolerance: float) -> None:
-    """A relative width of a bracket."""
+    """Require a relative width of a bracket, between 1e-14 and 1."""
     require(
         1e-14 <= tolerance < 1.0,
         "tolerance",
@@ -68,7 +68,7 @@ def require_tolerance(tolerance: float) -> None:
 
 
 def require_first(step_first: float, step_min: float, step_max: float) -> None:
-    """The first guess of the first search."""
+    """Require the first step of the first search to be within its bounds."""
     require(
         step_min <= step_first <= step_max,
         "step_first",

@@ -23,18 +23,17 @@ from gradline.searches.arguments import (
 class Armijo:
     """Shrink the step until the value has decreased enough: F(α) ≤ F(0) + c1·α·F'(0).
 
-    It compares values, so all values of a search must come from one mini-batch (static or full sampling); with a
-    new mini-batch at each probe the comparison means little, which is what the paper shows.
-    A search begins at the previous step times `growth`. Vaswani et al. let the step grow by
-    `2 ** (batch_size / samples)` and bound it by 10.
+    The search compares values, so all values of a search must come from one mini-batch (static or full sampling). It
+    starts at the previous step times `growth`; Vaswani et al. use `growth=2 ** (batch_size / samples)` and
+    `step_max=10`.
 
-    Where no step is accepted, the search ends at the last one probed, which is tiny, so that training can go on.
+    If no step satisfies the condition, the last step probed is accepted if it is finite, so that training continues.
 
     Args:
-        decrease: c1, the part of the decrease promised by the initial slope that must be reached.
+        decrease: c1, the required fraction of the decrease predicted by the initial slope.
         shrink: the factor by which a rejected step is multiplied.
-        growth: the factor from one search's step to the next one's first step.
-        step_first: the first guess of the first search.
+        growth: the factor from the accepted step to the first step of the next search.
+        step_first: the first step of the first search.
         step_min: the smallest step.
         step_max: the largest step.
         max_probes: end after this many probes, accepting the last.
@@ -65,13 +64,13 @@ class Armijo:
         require_budget(self.max_probes)
 
     def start(self) -> float:
-        """What makes the first search begin at `step_first`."""
+        """Return the memory with which the first search starts at `step_first`."""
         return self.step_first / self.growth
 
     def search(self, origin: Origin[Value], memory: float) -> Generator[float, Value, Outcome[float]]:
-        """One search; `memory` is the previous step."""
+        """Run one search; `memory` is the previous step."""
         value = origin.at_zero.value
-        slope = min(origin.at_zero.slope, 0.0)  # uphill: ask for no increase
+        slope = min(origin.at_zero.slope, 0.0)  # an uphill slope must not allow an increase
         step = max(min(require_guess(memory) * self.growth, self.step_max), self.step_min)
         probe = 0
         while True:

@@ -1,4 +1,4 @@
-"""A constant step, as a search: the baseline of the paper's Figure 9."""
+"""A constant step as a search: the baseline of the paper's Figure 9."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from gradline.searches.arguments import require
 
 @dataclass(frozen=True)
 class Fixed:
-    """Always take the same step: plain gradient descent in the language of line searches.
+    """Take the same step in every iteration, as gradient descent with a constant learning rate does.
 
-    Its one probe decides nothing: it is the evaluation that gives the next iteration its gradient. Only a non-finite
-    point is refused.
+    The single probe provides the gradient of the next iteration. It is accepted unless it is non-finite.
 
     Args:
-        step: the step, also called learning rate.
+        step: the step size (learning rate).
     """
 
     step: float
@@ -27,10 +26,10 @@ class Fixed:
         require(0.0 < self.step < math.inf, "step", "positive and finite", "it is the step taken", self.step)
 
     def start(self) -> None:
-        """Nothing: the step is always the same."""
+        """Return `None`: the search has no memory."""
 
     def search(self, origin: Origin[Slope], memory: None) -> Generator[float, Slope, Outcome[None]]:
-        """Take the step."""
+        """Probe the step and accept it if it is finite."""
         seen = yield self.step
         if not seen.finite:
             return Outcome(0.0, None, Stop.NON_FINITE, None)

@@ -1,4 +1,4 @@
-"""Golden-section search on function values: the minimiser that the paper argues against."""
+"""Golden-section search on function values, a baseline of the paper."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from gradline.searches.ladder import GOLDEN, largest_step
 class GoldenSection:
     """Bracket a minimum of the value, then narrow the bracket by the golden ratio.
 
-    Bracketing starts at the previous step: while the value falls it expands by the golden ratio, never past
-    α_max = min(1/‖d‖, `step_max`); if the value is above the origin's it contracts. The step of lowest value is
-    accepted, however small the bracket became. With a new mini-batch at each probe the values jump and every jump
-    looks like a minimum: use static or full sampling.
+    Bracketing starts at the previous step. It expands by the golden ratio while the value falls, up to
+    α_max = min(1/‖d‖, `step_max`), and contracts while the value is above that of the origin. The probe of lowest value
+    is accepted. Use static or full sampling: with a new mini-batch at each probe the values jump, and jumps are taken
+    for minima.
 
     Args:
-        tolerance: narrow until the bracket is at most this part of its upper end.
-        step_first: the first guess of the first search.
+        tolerance: width of the final bracket relative to its upper end.
+        step_first: the first step of the first search.
         step_min: the smallest step.
         step_max: the cap on the largest step.
         max_probes: end after this many probes.
@@ -50,15 +50,15 @@ class GoldenSection:
         require_budget(self.max_probes)
 
     def start(self) -> float:
-        """The first guess."""
+        """Return the first step of the first search."""
         return self.step_first
 
     def candidates(self, transcript: Transcript[Value]) -> tuple[int]:
-        """The probe of lowest value, the latest of equals."""
+        """Return the probe of lowest value, the latest of equal ones."""
         return (min(range(len(transcript)), key=lambda probe: (_height(transcript[probe][1]), -probe)),)
 
     def search(self, origin: Origin[Value], memory: float) -> Generator[float, Value, Outcome[float]]:
-        """One search; `memory` is the previous step."""
+        """Run one search; `memory` is the previous step."""
         seen: Transcript[Value] = []
         budget = self.max_probes or math.inf
         top = max(largest_step(origin.norm, self.step_max), self.step_min)
@@ -109,5 +109,5 @@ class GoldenSection:
 
 
 def _height(seen: Value) -> float:
-    """The value, +∞ for a non-finite probe."""
+    """Return the value, +∞ for a non-finite probe."""
     return seen.value if seen.finite else math.inf

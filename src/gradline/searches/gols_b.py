@@ -15,14 +15,13 @@ from gradline.searches.ladder import GOLDEN, largest_step, slope_of
 class GolsB:
     """Bracket a sign change of the slope from - to +, then bisect it: the exact search of the family.
 
-    Bracketing starts at `step_min` and expands by the golden ratio, never past α_max = min(1/‖d‖, `step_max`). The
-    last probe is accepted; where that one is non-finite, the largest step with a negative slope.
-    Each search begins anew: there is no memory.
+    Bracketing starts at `step_min` and expands by the golden ratio, up to α_max = min(1/‖d‖, `step_max`). The last
+    probe is accepted; if it is non-finite, the largest step with a negative slope. The search has no memory.
 
     Args:
-        tolerance: bisect until the bracket is at most this part of its upper end.
+        tolerance: width of the final bracket relative to its upper end.
         step_min: the first step.
-        step_max: the cap on the largest step.
+        step_max: the upper bound of the steps (1/‖d‖ if that is smaller).
         max_probes: end after this many probes; `None`: the range and the tolerance bound it (about 110).
     """
 
@@ -37,14 +36,14 @@ class GolsB:
         require_budget(self.max_probes)
 
     def start(self) -> None:
-        """Nothing: each search begins at the smallest step."""
+        """Return `None`: each search starts at `step_min`."""
 
     def candidates(self, transcript: Transcript[Slope]) -> set[int]:
-        """The last probe, and the largest step with a negative slope."""
+        """Return the last probe and the largest step with a negative slope."""
         return {len(transcript) - 1} | _lower_end(transcript)
 
     def search(self, origin: Origin[Slope], memory: None) -> Generator[float, Slope, Outcome[None]]:
-        """One search from the smallest step up."""
+        """Run one search, from the smallest step up."""
         seen: Transcript[Slope] = []
         budget = self.max_probes or math.inf
         top = max(largest_step(origin.norm, self.step_max), self.step_min)
@@ -76,7 +75,7 @@ class GolsB:
 
 
 def _lower_end(seen: Transcript[Slope]) -> set[int]:
-    """The probe at the lower end of the bracket, if there is one: the latest with a negative slope."""
+    """Return the probe at the lower end of the bracket, the latest with a negative slope, if there is one."""
     for probe in range(len(seen) - 1, -1, -1):
         if slope_of(seen[probe][1]) < 0.0:
             return {probe}

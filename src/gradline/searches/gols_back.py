@@ -15,15 +15,15 @@ from gradline.searches.ladder import Ladder, largest_step
 class GolsBack:
     """Start at the largest step and shrink until the slope is at most c2·|F'(0)|.
 
-    The largest step is α_max = min(1/‖d‖, `step_max`); a negative slope there is accepted as it is.
-    Each search begins anew: there is no memory.
+    The largest step is α_max = min(1/‖d‖, `step_max`). If its slope is negative it is accepted. The search has no
+    memory.
 
     Args:
         shrink: the factor by which a rejected step is multiplied.
-        overshoot: c2, the part of the initial slope that bounds the slope at the accepted step.
+        overshoot: c2, bound of the accepted slope as a fraction of |F'(0)|.
         step_min: the smallest step.
-        step_max: the cap on the largest step.
-        strict: do not let the last step pass `step_min` by less than one factor.
+        step_max: the upper bound of the steps (1/‖d‖ if that is smaller).
+        strict: clip the last step to `step_min` instead of letting it fall below by less than one factor.
         max_probes: end after this many probes, accepting the last.
     """
 
@@ -41,10 +41,10 @@ class GolsBack:
         require_budget(self.max_probes)
 
     def start(self) -> None:
-        """Nothing: each search begins at the largest step."""
+        """Return `None`: each search starts at the largest step."""
 
     def search(self, origin: Origin[Slope], memory: None) -> Generator[float, Slope, Outcome[None]]:
-        """One search from the largest step down."""
+        """Run one search, from the largest step down."""
         ladder = Ladder(
             1.0 / self.shrink,
             self.step_min,
@@ -58,6 +58,6 @@ class GolsBack:
         bound = self.overshoot * abs(origin.at_zero.slope)
         if rung.slope <= bound:
             return rung._replace(stop=Stop.SLOPE_BOUND).outcome(None, None)
-        # At most the bound, not below it: compare with the next number above.
+        # `descend` accepts slopes below its level; slopes equal to the bound must be accepted too.
         rung = yield from ladder.descend(rung, math.nextafter(bound, math.inf), Stop.SLOPE_BOUND)
         return rung.outcome(None, None)

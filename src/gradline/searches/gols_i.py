@@ -22,31 +22,31 @@ from gradline.searches.ladder import Ladder, largest_step
 class GolsI:
     """Find a step where the slope changes sign from - to +, starting from the previous step.
 
-    1. Probe the previous step (the very first time `step_first`), clipped to α_max = min(1/‖d‖, `step_max`) and then
-       to `step_min`. If 0 < F'(α) < c2·|F'(0)|, accept it at once.
+    1. Probe the previous step (in the first search `step_first`), clipped to α_max = min(1/‖d‖, `step_max`) and then
+       to `step_min`. If 0 < F'(α) < c2·|F'(0)|, accept it.
     2. If F'(α) < 0, multiply the step by `growth` until the slope is no longer negative.
-    3. If F'(α) ≥ 0, divide it until the slope is negative.
+    3. If F'(α) ≥ 0, divide the step by `growth` until the slope is negative.
 
-    The last step probed is accepted; it is also the memory handed to the next search.
+    The last step probed is accepted and is the memory for the next search.
 
-    Where the paper leaves a choice:
+    Where the paper is ambiguous:
 
-    * Algorithm 1 as printed swaps the guards of growing and shrinking and could never grow from α_min; this follows
-      the text (Equations 9 and 10), as the authors' programs do.
-    * Equation 8 has ≤, Algorithm 1 and the programs have <. This uses <. A slope of exactly 0 shrinks.
-    * Multiplying first and checking after lets a step leave [α_min, α_max] by less than one `growth`. That is the
-      published algorithm and the default; `strict=True` clips.
-    * A non-finite slope is not in the paper. It counts as +∞: it ends growth, and shrinking runs on from there. If the
-      smallest step is still non-finite the search ends with `Stop.NON_FINITE`, at the origin.
+    * Algorithm 1 as printed swaps the conditions of growing and shrinking and could never grow from α_min. This code
+      follows the text (Equations 9 and 10), as the authors' programs do.
+    * Equation 8 has ≤, Algorithm 1 and the programs have <. This code uses <. A slope of exactly 0 shrinks the step.
+    * The step is multiplied first and checked afterwards, so that it may leave [α_min, α_max] by less than one factor
+      `growth`. This is the published algorithm and the default; `strict=True` clips the step.
+    * The paper does not mention non-finite slopes. They count as +∞: they end growing, and the step shrinks from there.
+      If the slope at the smallest step is non-finite, the search ends with `Stop.NON_FINITE`, at the origin.
 
     Args:
         growth: η, the factor between two probes.
-        overshoot: c2, how much of the initial slope may remain, with the other sign, when a guess is accepted at once.
+        overshoot: c2, bound of the slope at which the first probe is accepted, as a fraction of |F'(0)|.
         step_min: α_min, the smallest step.
-        step_max: the cap on the largest step (which is 1/‖d‖ where that is smaller).
+        step_max: the upper bound of the steps (1/‖d‖ if that is smaller).
         strict: keep every step within [α_min, α_max].
-        step_first: the first guess of the first search; `None`: `step_min`, as published. From there the first search
-            takes about 25 probes; with 1.0, say, a few.
+        step_first: the first step of the first search. `None`: `step_min`, as published, from which the first search
+            takes about 25 probes; from 1.0 it takes a few.
         max_probes: end after this many probes, accepting the last; `None`: the range of steps bounds it (about 50).
     """
 
@@ -73,11 +73,11 @@ class GolsI:
         require_budget(self.max_probes)
 
     def start(self) -> float:
-        """The first guess."""
+        """Return the first step of the first search."""
         return self.step_min if self.step_first is None else self.step_first
 
     def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
-        """One search; `memory` is the previous step."""
+        """Run one search; `memory` is the previous step."""
         top = largest_step(origin.norm, self.step_max)
         ladder = Ladder(self.growth, self.step_min, top, self.strict, self.max_probes or math.inf)
         rung = yield from ladder.stand(require_guess(memory), 0.0)

@@ -15,15 +15,15 @@ from gradline.searches.ladder import Ladder, largest_step
 class GolsMax:
     """Find the largest step (to a factor `growth`) whose slope is still below c2·|F'(0)|.
 
-    As GOLS-I, with c2·|F'(0)| in place of 0 in both directions and without accepting a guess at once: the step grows
-    while the slope is below the bound, and then shrinks until it is below it again.
+    From the previous step, the step grows while the slope is below the bound and then shrinks until the slope is below
+    it again. This is GOLS-I with the bound c2·|F'(0)| instead of 0, and without immediate acceptance.
 
     Args:
         growth: the factor between two probes.
-        overshoot: c2, the part of the initial slope that bounds the slope at the accepted step.
-        step_min: the smallest step and the first guess.
-        step_max: the cap on the largest step (which is 1/‖d‖ where that is smaller).
-        strict: keep every step within its bounds instead of letting it pass them by less than one `growth`.
+        overshoot: c2, bound of the accepted slope as a fraction of |F'(0)|.
+        step_min: the smallest step, and the first step of the first search.
+        step_max: the upper bound of the steps (1/‖d‖ if that is smaller).
+        strict: clip every step to its bounds instead of letting it exceed them by less than one factor `growth`.
         max_probes: end after this many probes, accepting the last.
     """
 
@@ -41,11 +41,11 @@ class GolsMax:
         require_budget(self.max_probes)
 
     def start(self) -> float:
-        """The first guess: the smallest step."""
+        """Return the first step of the first search, `step_min`."""
         return self.step_min
 
     def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
-        """One search; `memory` is the previous step."""
+        """Run one search; `memory` is the previous step."""
         bound = self.overshoot * abs(origin.at_zero.slope)
         ladder = Ladder(
             self.growth,

@@ -1,9 +1,9 @@
-"""Steps a constant factor apart, climbed and descended by probes: the moves of the gradient-only family.
+"""Grow and shrink a step by a constant factor: the common part of the gradient-only searches.
 
-The rules are those of GOLS-I (Equations 9 to 12). A step is multiplied first and compared with its bounds after, so
-it may leave them by less than one factor: that is the published algorithm. `strict` clips instead.
+The rules are those of GOLS-I (Equations 9 to 12). A step is multiplied first and compared with its bounds afterwards,
+so that it may exceed them by less than one factor, as published. `strict` clips it.
 
-A non-finite probe counts as a slope of +∞: it ends a climb, and a descent goes on through it.
+A non-finite probe counts as a slope of +∞: it ends growing, and shrinking continues past it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ GOLDEN = (1.0 + math.sqrt(5.0)) / 2.0
 
 
 def slope_of(seen: Slope) -> float:
-    """The slope, +∞ for a non-finite probe."""
+    """Return the slope, +∞ for a non-finite probe."""
     return seen.slope if seen.finite else math.inf
 
 
 def largest_step(norm: float, cap: float) -> float:
-    """α_max = min(1/‖d‖, cap), Equation 11; the cap alone for a direction of length zero."""
+    """Return α_max = min(1/‖d‖, cap), Equation 11; the cap for a direction of length zero."""
     return min(1.0 / norm, cap) if norm > 0.0 else cap
 
 
 class Rung(NamedTuple):
-    """Where a search stands: the last probe's step, slope and number, and why it would end here."""
+    """The last probe: its step, slope and index, and the stop reason if the search ends here."""
 
     step: float
     slope: float
@@ -39,9 +39,9 @@ class Rung(NamedTuple):
     stop: Stop
 
     def outcome(self, memory: M, unchanged: M) -> Outcome[M]:
-        """Accept this probe and hand on `memory`; a non-finite one is not accepted and hands on `unchanged`.
+        """Return the outcome that accepts this probe, with `memory`; or rejects it if non-finite, with `unchanged`.
 
-        The memory is unchanged then because the step was not the cause: every smaller one failed too.
+        The memory is unchanged in that case because the step is not the cause: every smaller step was non-finite too.
         """
         if self.slope == math.inf:
             return Outcome(0.0, None, Stop.NON_FINITE, unchanged)
@@ -50,7 +50,7 @@ class Rung(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """The steps between `bottom` and `top`, a factor `growth` apart, and how many probes may be spent."""
+    """Bounds and growth factor of the steps, and the largest number of probes."""
 
     growth: float
     bottom: float
@@ -59,13 +59,13 @@ class Ladder:
     max_probes: float
 
     def stand(self, step: float, level: float) -> Generator[float, Slope, Rung]:
-        """The first probe, at the step clipped to the top, then to the bottom (so that the bottom wins)."""
+        """Make the first probe, at the step clipped to `top` and then to `bottom`."""
         step = max(min(step, self.top), self.bottom)
         slope = slope_of((yield step))
         return Rung(step, slope, 0, Stop.STEP_MAX if slope < level else Stop.STEP_MIN)
 
     def climb(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
-        """Grow until the slope reaches `level` (which is called `met`), or the top."""
+        """Grow the step until the slope reaches `level` (stop reason `met`) or the step reaches `top`."""
         step, slope, probe, _ = rung
         if not (slope < level and step < self.top):
             return rung
@@ -82,7 +82,7 @@ class Ladder:
         return Rung(step, slope, probe, Stop.BUDGET)
 
     def descend(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
-        """Shrink until the slope is below `level` (which is called `met`), or the bottom."""
+        """Shrink the step until the slope is below `level` (stop reason `met`) or the step reaches `bottom`."""
         step, slope, probe, _ = rung
         if not (slope >= level and step > self.bottom):
             return rung

@@ -1,11 +1,11 @@
-"""Probabilities of the normal distribution in one and two dimensions, in plain floats and about a microsecond.
+"""Probabilities of the normal distribution in one and two dimensions, computed on Python floats.
 
 The bivariate normal comes from Owen's function T (Owen 1956): with a_h = (k - r h)/(h √(1-r²)) and a_k likewise,
 
     P(X ≤ h, Y ≤ k) = Φ(h)/2 + Φ(k)/2 - T(h, a_h) - T(k, a_k) - δ,
 
-δ = 0 where h and k have the same sign, else 1/2. Its error is absolute, about
-1e-15: a probability far below that may come out as 0.
+where δ = 0 if h and k have the same sign, else 1/2. The absolute error is about 1e-15, so that a much smaller
+probability may be returned as 0.
 """
 
 from __future__ import annotations
@@ -20,29 +20,29 @@ _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
 
 
 def cdf(x: float) -> float:
-    """Φ(x), with full relative accuracy in the left tail."""
+    """Return Φ(x), with full relative accuracy in the left tail."""
     return 0.5 * math.erfc(-_ROOT_HALF * x)
 
 
 def density(x: float) -> float:
-    """φ(x)."""
+    """Return the density φ(x)."""
     return _DENSITY * math.exp(-0.5 * x * x)
 
 
 @cache
 def _owens_t() -> Callable[[float, float], float]:
-    # Imported at its first use, because SciPy takes longer to import than all of gradline. This one takes and gives
-    # plain floats and is eight times faster than the ufunc of the same name.
+    # Imported at first use: SciPy takes longer to import than gradline. The Cython function takes and returns floats
+    # and is eight times faster than the ufunc of the same name.
     from scipy.special.cython_special import owens_t
 
     return cast("Callable[[float, float], float]", owens_t)
 
 
 def upper_quadrant(h: float, k: float, r: float) -> float:
-    """P(X ≥ h, Y ≥ k) of two standard normal variables with correlation r.
+    """Return P(X ≥ h, Y ≥ k) of two standard normal variables with correlation r.
 
-    A correlation beyond ±1 counts as ±1. A NaN makes it 1, unless the other limit is infinite: so did the program that
-    the published study used.
+    A correlation beyond ±1 counts as ±1. A NaN gives 1, as in the program of the published study, unless an
+    infinite limit makes it irrelevant.
     """
     if h == math.inf or k == math.inf:
         return 0.0
@@ -78,7 +78,7 @@ def upper_quadrant(h: float, k: float, r: float) -> float:
 
 
 def rectangle(xl: float, xu: float, yl: float, yu: float, r: float) -> float:
-    """P(xl ≤ X ≤ xu, yl ≤ Y ≤ yu) of two standard normal variables with correlation r.
+    """Return P(xl ≤ X ≤ xu, yl ≤ Y ≤ yu) of two standard normal variables with correlation r.
 
     Limits may be infinite. Limits in the wrong order give 0.
 

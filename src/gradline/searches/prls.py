@@ -1,7 +1,7 @@
-"""PrLS, the probabilistic line search (Mahsereci and Hennig 2017), as the paper ran it.
+"""PrLS, the probabilistic line search (Mahsereci and Hennig 2017), with the settings of the paper.
 
-Units of one search: t = α/α_0, values (F - F(0))/(α_0 β), slopes F'/β, where β = |F'(0)|. The noise is that of the
-origin, for every observation.
+Units of one search: t = α/α_0, values (F - F(0))/(α_0 β), slopes F'/β, where β = |F'(0)|. The variances observed at the
+origin are used for all observations.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from gradline.searches.surrogate import Belief, Surrogate, wolfe
 from gradline.searches.units import Units
 
 STEP_MIN, STEP_MAX = 1e-100, 1e100
-"""Where guesses stay, so that steps are finite and squares of their inverses too."""
+"""Bounds of first steps, which keep steps and the squares of their inverses finite."""
 
 
 class PrlsMemory(NamedTuple):
-    """What one search hands the next."""
+    """Memory passed from one search to the next."""
 
     guess: float
     """α_0, the first step to probe."""
@@ -31,33 +31,33 @@ class PrlsMemory(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Prls:
-    """Probe where a Gaussian-process surrogate expects most, until a step probably satisfies the Wolfe conditions.
+    """Fit a Gaussian-process surrogate to the probes until a step probably satisfies the Wolfe conditions.
 
-    1. Probe α_0 (the previous step times `growth`; the very first time `step_first`). A step is accepted if the
-       surrogate gives the Wolfe conditions there a probability above `acceptance`.
-    2. Else look among the steps probed before: more is known of them now.
-    3. Else probe, of the minima of the surrogate between the probes and one step beyond the last, the one with the
-       largest product of expected improvement and Wolfe probability.
-    4. When the probes are spent, take the step of lowest expected value.
+    1. Probe α_0: the previous step times `growth`, or `step_first` in the first search. Accept it if the surrogate's
+       probability of the Wolfe conditions there is above `acceptance`.
+    2. Otherwise test the earlier probes again, with the updated surrogate.
+    3. Otherwise choose the next probe among the minima of the surrogate between the probes and one step beyond the last
+       one, by the largest product of expected improvement and Wolfe probability.
+    4. After `max_probes` probes, accept the one of lowest expected value.
 
-    The [`Surrogate`][gradline.searches.surrogate.Surrogate] is there to be looked at: see `surrogate`.
+    The method `surrogate` returns the [`Surrogate`][gradline.searches.surrogate.Surrogate], for inspection.
 
-    Where the authors' program is odd, this does the same:
+    Peculiarities of the authors' program that are kept:
 
-    * the test for "almost flat" reads the covariance of value and slope, where the slope's variance was probably meant;
-    * the rightmost step probed is looked at once, and not again when more is known;
-    * a start believed uphill ends the search with a small step, whatever is seen there;
-    * the noise is the origin's: of the probes it needs no variances (a `Value` will do).
+    * The test for "almost flat" uses the covariance of value and slope; the variance of the slope was probably meant.
+    * The rightmost probe is tested only once, not again with the updated surrogate.
+    * If the start is probably uphill, the search ends with a small step, whatever is observed there.
+    * The variances at the origin are used for all probes, so that probes need only a `Value`.
 
-    Where it would go wrong, this does not:
+    Failures of the authors' program that are handled:
 
-    * A slope of zero at the origin, or one so small that the scaled numbers overflow, ends with `Stop.SLOPE_VANISHED`
-      before anything is probed.
-    * A value that is not finite counts as 1000 F(0), as there, if that is positive. A probe whose slope is not finite
-      (or whose value is not, where F(0) is not positive) is not shown to the surrogate, and the search stays below it.
-      Neither is ever accepted: if nothing else is left the search ends with `Stop.NON_FINITE`, at the origin.
-    * Where rounding leaves nothing of the surrogate the search ends with `Stop.SURROGATE_LOST`, at the origin.
-    * After these two the next search begins at the smallest step probed, times `growth`.
+    * A slope of zero at the origin, or one so small that the scaled numbers overflow, ends the search with
+      `Stop.SLOPE_VANISHED` before the first probe.
+    * A non-finite value counts as 1000 F(0), as in the program, if F(0) is positive. A probe with a non-finite slope
+      (or value, if F(0) is not positive) is not added to the surrogate, and later probes are below it. Neither is
+      accepted: if no other probe is left, the search ends with `Stop.NON_FINITE`, at the origin.
+    * If rounding makes the surrogate unusable, the search ends with `Stop.SURROGATE_LOST`, at the origin.
+    * After these two the next search starts at the smallest step probed times `growth`.
 
     ```python
     from gradline import solve
@@ -71,12 +71,12 @@ class Prls:
     ```
 
     Args:
-        decrease: c1, the part of the decrease promised by the initial slope that must be reached.
-        curvature: c2, the part of the initial slope that may remain.
-        acceptance: c_W, the probability of the two Wolfe conditions above which a step is accepted.
+        decrease: c1, the required fraction of the decrease predicted by the initial slope.
+        curvature: c2, bound of the accepted slope as a fraction of the initial slope.
+        acceptance: c_W, the probability of the Wolfe conditions above which a step is accepted.
         step_first: α_0 of the first search.
-        growth: how much longer than the accepted step the next search begins.
-        offset: τ, how far before the origin the surrogate's process started, in units of α_0.
+        growth: the factor from the accepted step to the first step of the next search.
+        offset: τ, distance from the start of the surrogate's process to the origin, in units of α_0.
         max_probes: end after this many probes.
         inertia: how much of the running mean of steps a new step leaves.
         outlier: a guess so many times above or below the running mean is replaced by it.
@@ -143,19 +143,19 @@ class Prls:
         )
 
     def start(self) -> PrlsMemory:
-        """The first guess, which is also the first mean."""
+        """Return the memory of the first search: `step_first` as first step and as mean."""
         return PrlsMemory(self.step_first, self.step_first)
 
     def candidates(self, transcript: Sequence[tuple[float, Value]]) -> Collection[int]:
-        """All probes: any of them may turn out to be the best."""
+        """Return all probes: any of them may be accepted later."""
         return range(len(transcript))
 
     def surrogate(
         self, origin: Origin[Moments], memory: PrlsMemory, transcript: Sequence[tuple[float, Value]]
     ) -> Surrogate | None:
-        """The surrogate as it was after the probes of a transcript, in units of `memory.guess`.
+        """Return the surrogate after the probes of a transcript, in units of `memory.guess`.
 
-        It is `None` where the slope at the origin vanished.
+        Returns `None` if the slope at the origin vanished (`Stop.SLOPE_VANISHED`).
         """
         units = Units.of(origin.at_zero, _checked(memory).guess)
         if units is None:
@@ -170,11 +170,11 @@ class Prls:
     def considered(
         self, origin: Origin[Moments], memory: PrlsMemory, transcript: Sequence[tuple[float, Value]]
     ) -> list[float]:
-        """The steps among which the search chose its next probe after those of a transcript.
+        """Return the steps among which the search chooses its next probe after those of a transcript.
 
-        They are the minima of the surrogate between the probes, and last the one step beyond. The list is empty where
-        there was no choice: before the first probe, at the small step of a start believed uphill, where all probes so
-        far were not finite, and at the end.
+        These are the minima of the surrogate between the probes and, last, one step beyond them. The list is empty if
+        there is no choice: before the first probe, if the start is probably uphill, if no probe so far could be added
+        to the surrogate, and at the end of the search.
         """
         units = Units.of(origin.at_zero, _checked(memory).guess)
         if units is None:
@@ -196,13 +196,13 @@ class Prls:
         return [point * units.step for point in plan.options]
 
     def search(self, origin: Origin[Moments], memory: PrlsMemory) -> Generator[float, Value, Outcome[PrlsMemory]]:
-        """One search; `memory` is the guess and the running mean of steps."""
+        """Run one search; `memory` is the first step and the running mean of steps."""
         guess, _ = memory = _checked(memory)
         units = Units.of(origin.at_zero, guess)
         if units is None:
             return Outcome(0.0, None, Stop.SLOPE_VANISHED, memory)
         surrogate = units.surrogate(self.offset)
-        number: dict[float, int | None] = {0.0: None}  # of the probes that may be accepted; the origin is none
+        number: dict[float, int | None] = {0.0: None}  # indices of the probes that may be accepted
         probes, smallest = 0, math.inf
         plan = _Plan(1.0)
         while True:
@@ -229,7 +229,7 @@ class Prls:
         number: dict[float, int | None],
         probe: int,
     ) -> _Plan:
-        """What to do after a probe at the point of a plan; it becomes known to the surrogate, and gets its number."""
+        """Add the probe at `plan.point` to the surrogate and to `number`, and return the next plan."""
         point = plan.point
         if seen.finite:
             number[point] = probe
@@ -241,7 +241,7 @@ class Prls:
         return self._decide(surrogate, plan, number, probe + 1 >= self.max_probes)
 
     def _decide(self, surrogate: Surrogate, plan: _Plan, fit: Collection[float], last: bool) -> _Plan:
-        """What to do after a probe: accept a point (one in `fit`: the others are not finite), or probe another."""
+        """Return the next plan: accept a point in `fit` (the finite probes), or probe another point."""
         point, extension, bound, small, *_ = plan
         if small:
             return _Plan(point, stop=Stop.BELIEVED_UPHILL)
@@ -255,7 +255,7 @@ class Prls:
         beliefs = surrogate.beliefs()
         if last:
             return _settle(beliefs, plan, fit, Stop.LOWEST_MEAN)
-        if len(beliefs) == 1:  # nothing seen yet but the origin
+        if len(beliefs) == 1:  # the surrogate has only the origin
             return plan._replace(point=self.closer * bound, options=())
         lowest = _lowest(beliefs)
         if abs(lowest.slope) < self.flat_slope and lowest.covariance < self.flat_covariance and lowest.point in fit:
@@ -274,14 +274,14 @@ class Prls:
                 return _settle(beliefs, plan, fit, Stop.NO_PROGRESS)
         options = (*(one for one in minima if one is not None and one < bound), ahead)
         after = self._best(surrogate, options, lowest.mean)
-        # As published: the last point probed, not the rightmost one.
+        # As published, this compares with the last point probed, not with the rightmost one.
         return _Plan(after, 2.0 * extension if after == point + extension else extension, bound, options=options)
 
     def _accepts(self, zero: Belief, there: Belief) -> bool:
         return wolfe(zero, there, self.decrease, self.curvature).exceeds(self.acceptance)
 
     def _best(self, surrogate: Surrogate, options: Sequence[float], lowest: float) -> float:
-        """The option of largest expected improvement times Wolfe probability, the first of equals."""
+        """Return the option of largest expected improvement times Wolfe probability, the first of equal ones."""
         if len(options) == 1:
             return options[0]
         zero = surrogate.at_seen(0)
@@ -289,14 +289,14 @@ class Prls:
         for option in options:
             there = surrogate.at(option)
             merit = there.improvement(lowest)
-            if merit > best:  # the probability is at most 1, and dear
+            if merit > best:  # the probability is at most 1 and expensive
                 merit *= wolfe(zero, there, self.decrease, self.curvature).probability
                 if merit > best:
                     best, found = merit, option
         return found
 
     def _after(self, memory: PrlsMemory, step: float) -> PrlsMemory:
-        """The memory after an accepted step."""
+        """Return the memory after an accepted step."""
         mean = self.inertia * memory.mean + (1.0 - self.inertia) * step
         guess = self.growth * step
         if guess > self.outlier * mean or guess < mean / self.outlier:
@@ -304,33 +304,33 @@ class Prls:
         return _within(guess, mean)
 
     def _below(self, memory: PrlsMemory, step: float) -> PrlsMemory:
-        """The memory where even the smallest step probed gave nothing finite: begin there, outlier or not."""
+        """Return the memory after a failed search: start at the smallest step probed, without the outlier rule."""
         return _within(self.growth * step, self.inertia * memory.mean + (1.0 - self.inertia) * step)
 
 
 class _Plan(NamedTuple):
-    """Where a search stands, in units of its guess: the next point to probe, or where and why it ends."""
+    """Next point to probe, or the point and reason to end at, in units of the first step."""
 
     point: float
     extension: float = 1.0
-    """How far beyond the rightmost point to look."""
+    """Distance from the rightmost point to the option beyond it."""
     bound: float = math.inf
-    """Where nothing finite was seen: stay below."""
+    """The smallest non-finite point; probes stay below it."""
     small: bool = False
-    """Whether the point is the small step that is taken whatever is seen."""
+    """Whether the point is the small step that ends the search whatever is observed."""
     stop: Stop | None = None
     options: tuple[float, ...] = ()
-    """Among which the point was chosen, if there was a choice."""
+    """Points among which this one was chosen, if there was a choice."""
 
 
 def _settle(beliefs: list[Belief], plan: _Plan, fit: Collection[float], stop: Stop) -> _Plan:
-    """End at the probe of lowest expected value; where none is fit, at the last one, which says so."""
+    """End at the finite probe of lowest expected value, or at the last probe if none is finite."""
     rest = [belief for belief in beliefs[1:] if belief.point in fit]
     return _Plan(_lowest(rest).point if rest else plan.point, stop=stop)
 
 
 def _lowest(beliefs: list[Belief]) -> Belief:
-    """The one of lowest expected value, the leftmost of equals."""
+    """Return the belief of lowest expected value, the leftmost of equal ones."""
     return min(beliefs, key=lambda belief: belief.mean)
 
 

@@ -1,4 +1,4 @@
-"""The strong Wolfe search of Moré and Thuente, through SciPy's DCSRCH."""
+"""The strong Wolfe search of Moré and Thuente, by SciPy's DCSRCH."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from gradline.searches.arguments import (
 class StrongWolfe:
     """Find a step with F(α) ≤ F(0) + c1·α·F'(0) and |F'(α)| ≤ c2·|F'(0)|.
 
-    The standard search of quasi-Newton methods; it needs a smooth function, so use full or static sampling.
-    A search begins at the previous step. Where rounding or the probe budget ends it first, the best step found so far
-    is accepted, if it is better than the origin.
+    This is the standard search of quasi-Newton methods. It needs a smooth function: use full or static sampling. It
+    starts at the previous step. If rounding or the probe budget ends it early, the probe of lowest value is accepted,
+    provided its value is below that of the origin.
 
     Args:
-        decrease: c1, the part of the decrease promised by the initial slope that must be reached.
-        curvature: c2, the part of the initial slope that may remain.
-        tolerance: end when the bracket is at most this part of its upper end.
-        step_first: the first guess of the first search.
+        decrease: c1, the required fraction of the decrease predicted by the initial slope.
+        curvature: c2, bound of the accepted slope as a fraction of |F'(0)|.
+        tolerance: end when the width of the bracket relative to its upper end is at most this.
+        step_first: the first step of the first search.
         step_min: the smallest step.
         step_max: the largest step.
         max_probes: end after this many probes.
@@ -62,15 +62,15 @@ class StrongWolfe:
         require_budget(self.max_probes)
 
     def start(self) -> float:
-        """The first guess."""
+        """Return the first step of the first search."""
         return self.step_first
 
     def candidates(self, transcript: Transcript[Value]) -> set[int]:
-        """The last probe, and the one of lowest value."""
+        """Return the last probe and the one of lowest value."""
         return {len(transcript) - 1} | _lowest(transcript, math.inf)
 
     def search(self, origin: Origin[Value], memory: float) -> Generator[float, Value, Outcome[float]]:
-        """One search; `memory` is the previous step."""
+        """Run one search; `memory` is the previous step."""
         import numpy as np
         from scipy.optimize._dcsrch import DCSRCH
 
@@ -98,20 +98,20 @@ class StrongWolfe:
                 if not at_step.finite:
                     break
                 value, slope = at_step.value, at_step.slope
-            # DCSRCH knows no steps without a value: begin again below this one.
+            # DCSRCH cannot handle non-finite values: restart below this step.
             guess = largest = step / 2.0
             if guess < self.step_min:
                 return _best(seen, zero, Stop.NON_FINITE, memory)
 
 
 def _lowest(seen: Transcript[Value], below: float) -> set[int]:
-    """The probe of lowest value, if that is below the given one."""
+    """Return the finite probe of lowest value, if that is less than `below`."""
     finite = [probe for probe, (_, at_step) in enumerate(seen) if at_step.finite and at_step.value < below]
     return {min(finite, key=lambda probe: seen[probe][1].value)} if finite else set()
 
 
 def _best(seen: Transcript[Value], zero: Value, stop: Stop, memory: float) -> Outcome[float]:
-    """Accept the best probe if it improves on the origin, else stay there."""
+    """Accept the probe of lowest value if it is below the origin, else end at the origin."""
     for probe in _lowest(seen, zero.value):
         step = seen[probe][0]
         return Outcome(step, probe, Stop.NO_PROGRESS if stop is Stop.NON_FINITE else stop, step)

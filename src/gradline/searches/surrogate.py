@@ -1,11 +1,11 @@
 """The surrogate of the probabilistic line search: a Gaussian process along the line (Mahsereci and Hennig 2017).
 
 The prior is a once-integrated Wiener process that started τ before the origin with value and slope 0: with a' = a + τ,
-b' = b + τ and m = min(a', b') its covariance is k(a, b) = m³/3 + |a - b| m²/2. Values and slopes are seen with
-independent normal errors. The posterior mean is then a cubic spline: in each cell between two points seen it is the
-Hermite cubic through mean and slope at the two ends, and beyond the last point it is straight.
+b' = b + τ and m = min(a', b') its covariance is k(a, b) = m³/3 + |a - b| m²/2. Values and slopes are observed with
+independent normal errors. The posterior mean is then a cubic spline: in each cell between two observed points it is the
+Hermite cubic through mean and slope at both ends, and beyond the last point it is linear.
 
-Everything is in the units of the search: points t = α/α_0, values (F - F(0))/(α_0 |F'(0)|), slopes F'/|F'(0)|.
+All numbers are in the units of the search: points t = α/α_0, values (F - F(0))/(α_0 |F'(0)|), slopes F'/|F'(0)|.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from gradline.searches.normal import cdf, density, rectangle
 from gradline.searches.wiener import Future, Past, Seen, ahead, back, begin, end, foresee, join, see
 
 _NOTHING = 1e60
-"""An observation with this variance says nothing, and the square of it is far from overflowing."""
+"""Upper bound of variances: such an observation has no effect, and the square does not overflow."""
 
 _EXACT = 1e-9
-"""Below this both variances of the Wolfe conditions count as zero."""
+"""Bound below which both variances of the Wolfe conditions count as zero."""
 
 
 class Belief(NamedTuple):
-    """What the surrogate holds of value and slope at one point: means and covariances."""
+    """Posterior means and covariances of value and slope at one point."""
 
     point: float
     mean: float
@@ -50,7 +50,7 @@ class Belief(NamedTuple):
     """V_0't', the covariance of the slope at the origin with the slope here."""
 
     def improvement(self, best: float) -> float:
-        """The expected improvement E[max(h - f(t), 0)] on the value h = `best`.
+        """Return the expected improvement E[max(h - f(t), 0)] over the value h = `best`.
 
         It is (h - m) Φ(z) + s φ(z) with s = √V_tt and z = (h - m)/s.
         """
@@ -63,10 +63,10 @@ class Belief(NamedTuple):
 
 
 class Wolfe(NamedTuple):
-    """The two Wolfe conditions at one point as two normal variables: both hold where A ≥ 0 and 0 ≤ B ≤ b̄.
+    """The Wolfe conditions at one point as two normal variables A and B: they hold if A ≥ 0 and 0 ≤ B ≤ b̄.
 
-    A = f(0) - f(t) + c1 t f'(0) and B = f'(t) - c2 f'(0). The bound b̄ = 2 c2 (|m'(0)| + 2 √V_0'0') makes the condition
-    on the slope a strong one.
+    A = f(0) - f(t) + c1 t f'(0) and B = f'(t) - c2 f'(0). The bound b̄ = 2 c2 (|m'(0)| + 2 √V_0'0') makes them the
+    strong Wolfe conditions.
     """
 
     a: float
@@ -78,7 +78,7 @@ class Wolfe(NamedTuple):
 
     @property
     def probability(self) -> float:
-        """P(A ≥ 0, 0 ≤ B ≤ b̄); 1 or 0 by the means alone where both variances are below 1e-9."""
+        """P(A ≥ 0, 0 ≤ B ≤ b̄); 1 or 0 by the signs of the means if both variances are below 1e-9."""
         a, b, a_var, b_var, covariance, bound = self
         if a_var < _EXACT and b_var < _EXACT:
             return 1.0 if a >= 0.0 and b >= 0.0 else 0.0
@@ -88,9 +88,9 @@ class Wolfe(NamedTuple):
         return rectangle(-a / x, math.inf, -b / y, (bound - b) / y, covariance / (x * y))
 
     def exceeds(self, threshold: float) -> bool:
-        """Whether the probability is above the threshold; cheaper than to ask how large it is.
+        """Return whether the probability is above the threshold; cheaper than computing `probability`.
 
-        P(A) + P(B) - 1 ≤ P(A and B) ≤ min(P(A), P(B)), which mostly settles it.
+        The bounds P(A) + P(B) - 1 ≤ P(A and B) ≤ min(P(A), P(B)) mostly decide.
         """
         a, b, a_var, b_var, _, bound = self
         if a_var > 0.0 and b_var > 0.0 and (a_var >= _EXACT or b_var >= _EXACT):
@@ -107,7 +107,7 @@ class Wolfe(NamedTuple):
 
 
 def wolfe(origin: Belief, there: Belief, decrease: float, curvature: float) -> Wolfe:
-    """The Wolfe conditions of a point, from what is believed there and at the origin.
+    """Return the Wolfe conditions at a point, from the beliefs there and at the origin.
 
     With c1 = `decrease`, c2 = `curvature`, and V of a point with the origin as in `Belief`:
 
@@ -129,7 +129,7 @@ def wolfe(origin: Belief, there: Belief, decrease: float, curvature: float) -> W
 
 
 class Surrogate:
-    """What noisy values and slopes along a line say of the function behind them.
+    """Gaussian-process posterior of a function along a line, given noisy values and slopes.
 
     ```python
     from gradline.searches.surrogate import Surrogate
@@ -143,11 +143,11 @@ class Surrogate:
     ```
 
     Args:
-        value: the value seen at the origin.
-        slope: the slope seen there.
-        value_var: the variance of every value.
-        slope_var: the variance of every slope.
-        offset: τ, how far before the origin the process started.
+        value: the value observed at the origin.
+        slope: the slope observed at the origin.
+        value_var: the variance of every observed value.
+        slope_var: the variance of every observed slope.
+        offset: τ, distance from the start of the process to the origin.
     """
 
     def __init__(
@@ -162,17 +162,17 @@ class Surrogate:
         origin = (0.0, value, slope, self._value_var, self._slope_var)
         self._points = [0.0]
         self._seen: list[Seen] = [origin]
-        self._pasts: list[Past] = [begin(offset, origin)]  # with the observation at the point itself
-        self._futures: list[Future] = [end(origin)]  # likewise; the origin's is never asked for
+        self._pasts: list[Past] = [begin(offset, origin)]  # including the observation at the point itself
+        self._futures: list[Future] = [end(origin)]  # likewise; the origin's is never used
         self._beliefs: list[Belief | None] = [None]
 
     @property
     def points(self) -> tuple[float, ...]:
-        """The points seen, the origin first, from left to right."""
+        """The observed points in ascending order, beginning with the origin."""
         return tuple(self._points)
 
     def observe(self, point: float, value: float, slope: float) -> None:
-        """Add what was seen at a new point after the origin."""
+        """Add the observation at a new point beyond the origin."""
         where = bisect_left(self._points, point)
         if not 0.0 < point < math.inf or (where < len(self._points) and self._points[where] == point):
             raise ValueError(f"point must be finite, after the origin and new (each is seen once), got {point!r}")
@@ -194,7 +194,7 @@ class Surrogate:
         self._beliefs = [None] * len(points)
 
     def at(self, point: float) -> Belief:
-        """What is believed of value and slope at a point, the origin or after it."""
+        """Return the posterior of value and slope at any point from the origin on."""
         where = bisect_left(self._points, point)
         if where < len(self._points) and self._points[where] == point:
             return self.at_seen(where)
@@ -206,7 +206,7 @@ class Surrogate:
         return Belief(point, *join(past, back(self._futures[where], point)))
 
     def at_seen(self, index: int) -> Belief:
-        """What is believed at one of `points`."""
+        """Return the posterior at `points[index]`."""
         belief = self._beliefs[index]
         if belief is None:
             past = self._pasts[index]
@@ -218,13 +218,13 @@ class Surrogate:
         return belief
 
     def beliefs(self) -> list[Belief]:
-        """What is believed at each of `points`."""
+        """Return the posterior at each of `points`."""
         return [self.at_seen(index) for index in range(len(self._points))]
 
     def mean(self, point: float, derivative: int = 0) -> float:
-        """The posterior mean at a point, or its first, second or third derivative.
+        """Return the posterior mean at a point, or its first, second or third derivative.
 
-        The third one is a constant in each cell; at the end of two cells it is that of the one on the left.
+        The third derivative is constant in each cell; at a point between two cells it is that of the left one.
         """
         if derivative not in (0, 1, 2, 3):
             raise ValueError(f"derivative must be 0, 1, 2 or 3 (the mean is a cubic in each cell), got {derivative!r}")
@@ -238,32 +238,32 @@ class Surrogate:
         return second + third * (point - left.point) if derivative == 2 else third
 
     def minima(self) -> list[float | None]:
-        """For each cell from left to right, where its cubic has a minimum, if that is strictly inside."""
+        """Return for each cell, from left to right, the minimum of its cubic if it is strictly inside, else `None`."""
         beliefs = self.beliefs()
         return [_minimum(left, right) for left, right in pairwise(beliefs)]
 
     def expected_improvement(self, point: float) -> float:
-        """How far below the lowest mean at `points` (the origin's included) the value is expected to be."""
+        """Return the expected improvement at a point over the lowest mean at `points`."""
         return self.at(point).improvement(min(belief.mean for belief in self.beliefs()))
 
     def wolfe_probability(self, point: float, *, decrease: float = 0.05, curvature: float = 0.5) -> float:
-        """The probability that a point satisfies the Wolfe conditions."""
+        """Return the probability that a point satisfies the Wolfe conditions."""
         return wolfe(self.at_seen(0), self.at(point), decrease, curvature).probability
 
 
 def require_variance(name: str, value: float) -> None:
-    """A variance: zero is allowed, infinity too."""
+    """Require a variance; zero and infinity are allowed."""
     require(value >= 0.0, name, "a number that is not negative", "it is a variance", value)
 
 
 def _alone(past: Past) -> Belief:
-    """The belief where there is no future."""
+    """Return the belief at a point with no later observations."""
     t, m, d, p11, p12, p22, _, x11, x12, x21, x22 = past
     return Belief(t, m, d, p11, p12, p22, x11, x12, x21, x22)
 
 
 def _bend(left: Belief, right: Belief) -> tuple[float, float]:
-    """Second derivative at the left end, and third, of the Hermite cubic of a cell."""
+    """Return the second derivative at the left end and the third derivative of the Hermite cubic of a cell."""
     width = right.point - left.point
     chord = (right.mean - left.mean) / width
     second = (6.0 * chord - 4.0 * left.slope - 2.0 * right.slope) / width
@@ -272,13 +272,13 @@ def _bend(left: Belief, right: Belief) -> tuple[float, float]:
 
 
 def _minimum(left: Belief, right: Belief) -> float | None:
-    """Where the derivative c + b x + a x² of a cell's cubic changes from - to +, if that is inside."""
+    """Return where the derivative c + b x + a x² of a cell's cubic changes from - to +, if inside the cell."""
     b, third = _bend(left, right)
     a, c = 0.5 * third, left.slope
     square = b * b - 4.0 * a * c
     if not square >= 0.0:
         return None
-    # The root with m'' > 0 is (-b + √)/(2a) = -2c/(b + √); each form where it does not cancel.
+    # The root with m'' > 0 is (-b + √)/(2a) = -2c/(b + √); use the form without cancellation.
     root = math.sqrt(square)
     if b >= 0.0:
         if b + root == 0.0:

@@ -1,4 +1,4 @@
-"""The units of one probabilistic line search, in which it looks the same however steep the function is.
+"""Scaling of one probabilistic line search, which makes it independent of the units of the function.
 
 Steps are measured in α_0, slopes in β = |F'(0)| and values in α_0 β from F(0) on:
 
@@ -15,13 +15,13 @@ from gradline.protocol import Moments, Value
 from gradline.searches.surrogate import Surrogate, require_variance
 
 WALL = 1e3
-"""A value that is not finite counts as so many times the one at the origin."""
+"""Factor by which a non-finite value exceeds the value at the origin."""
 HUGE = 1e100
-"""Scaled values and slopes are kept within this, so that their squares and products are finite."""
+"""Bound of scaled values and slopes, which keeps their squares and products finite."""
 
 
 class Units(NamedTuple):
-    """What the numbers of one search are measured in, and its noise in these units."""
+    """Units of step, value and slope of one search, and its variances in these units."""
 
     step: float
     """α_0."""
@@ -30,7 +30,7 @@ class Units(NamedTuple):
     slope: float
     """β."""
     zero: Moments
-    """What was seen at the origin."""
+    """The observation at the origin."""
     value_var: float
     """σ_f²."""
     slope_var: float
@@ -38,7 +38,7 @@ class Units(NamedTuple):
 
     @classmethod
     def of(cls, zero: Moments, guess: float) -> Units | None:
-        """The units of a search from this origin; `None` where its slope is too small to measure anything in."""
+        """Return the units of a search from this origin; `None` if its slope is too small to be a unit."""
         _require_variances(zero, "origin.at_zero")
         beta = abs(zero.slope)
         unit = guess * beta
@@ -51,15 +51,14 @@ class Units(NamedTuple):
         return cls(guess, unit, beta, zero, value_var, slope_var)
 
     def surrogate(self, offset: float) -> Surrogate:
-        """The surrogate that has seen the origin and nothing else."""
+        """Return a surrogate that contains only the origin."""
         slope = math.copysign(1.0, self.zero.slope)
         return Surrogate(0.0, slope, value_var=self.value_var, slope_var=self.slope_var, offset=offset)
 
     def scaled(self, seen: Value) -> tuple[float, float] | None:
-        """Value and slope of a probe in these units; `None` where there is nothing to show to the surrogate.
+        """Return value and slope of a probe in these units; `None` if the surrogate cannot use them.
 
-        A value that is not finite counts as 1000 F(0), so that the surrogate looks elsewhere. That is the published
-        rule, and it needs a positive F(0).
+        A non-finite value counts as 1000 F(0) if F(0) is positive and the slope is finite. This is the published rule.
         """
         if seen.finite:
             if isinstance(seen, Moments):

@@ -1,21 +1,21 @@
-"""The once-integrated Wiener process, known through noisy values and slopes: filters in 2×2 blocks.
+"""Filters, in 2×2 blocks, of the once-integrated Wiener process observed through noisy values and slopes.
 
-The state is x = (f, f'). Over a distance h it moves by
+The state is x = (f, f'). Over a distance h it changes by
 
     x(t + h) = A x(t) + w,   A = [1 h; 0 1],   w ~ N(0, Q),   Q = [h³/3 h²/2; h²/2 h],
 
-so it is Markov: what is known at t splits into what the points up to t say (`Past`) and what the points after t say
-(`Future`), each two numbers and a 2×2 covariance. The past is a distribution of x(t). The future is told as one
-observation: "x(t) was seen to be u, with covariance U". Both are kept together with their determinants, because of
+so it is Markov: the posterior at t combines the observations up to t (`Past`) and those after t (`Future`), each as two
+means and a 2×2 covariance. The past is the distribution of x(t) given the observations up to t. The future is one
+equivalent observation of x(t): mean u, covariance U. Both are stored with their determinants, because of
 
     (P⁻¹ + U⁻¹)⁻¹ = (|U| P + |P| U) / |P + U|,
     |P + U| = |P| + |U| + P₁₁U₂₂ + P₂₂U₁₁ - 2 P₁₂U₁₂,
     |A P Aᵀ + Q| = |P| + h⁴/12 + h (P₁₁ + h P₁₂ + h² P₂₂/3).
 
-P₁₂ is never negative in the past and never positive in the future, so that nothing here cancels: variances have almost
-full relative accuracy, down to observations without any noise, where a Gram matrix is singular to rounding.
+P₁₂ is never negative in the past and never positive in the future, so that no cancellation occurs: variances have
+almost full relative accuracy, even for observations without noise, where a Gram matrix is numerically singular.
 
-The functions take and give plain tuples of floats. That is not for beauty: it makes one of them cost a microsecond.
+The functions take and return tuples of floats for speed: a call takes about a microsecond.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ Joint: TypeAlias = tuple[float, float, float, float, float, float, float, float,
 
 
 def begin(offset: float, seen: Seen) -> Past:
-    """What is known at 0 from the observation there: the process started at -offset with f = f' = 0."""
+    """Return the past at 0 with the observation there; the process started at -offset with f = f' = 0."""
     p11, p12 = offset**3 / 3.0, offset**2 / 2.0
     return see((0.0, 0.0, 0.0, p11, p12, offset, offset**4 / 12.0, p11, p12, p12, offset), seen)
 
 
 def ahead(past: Past, t: float) -> Past:
-    """The past as known at a later t, before anything is seen there."""
+    """Propagate the past to a later t, without an observation there."""
     at, m, d, p11, p12, p22, det, x11, x12, x21, x22 = past
     h = t - at
     hh = h * h
@@ -63,7 +63,7 @@ def ahead(past: Past, t: float) -> Past:
 
 
 def see(past: Past, seen: Seen) -> Past:
-    """The past with the observation at its own t."""
+    """Update the past with an observation at its t."""
     t, m, d, p11, p12, p22, det, x11, x12, x21, x22 = past
     _, value, slope, r1, r2 = seen
     r12 = r1 * r2
@@ -89,13 +89,13 @@ def see(past: Past, seen: Seen) -> Past:
 
 
 def end(seen: Seen) -> Future:
-    """The observation at the last point, as the future that ends there."""
+    """Return the future at the last point, which is the observation there."""
     t, value, slope, r1, r2 = seen
     return (t, value, slope, r1, 0.0, r2, r1 * r2)
 
 
 def back(future: Future, t: float) -> Future:
-    """The future as known at an earlier t."""
+    """Propagate the future to an earlier t."""
     at, u, v, u11, u12, u22, det = future
     h = at - t
     hh = h * h
@@ -112,7 +112,7 @@ def back(future: Future, t: float) -> Future:
 
 
 def foresee(future: Future, seen: Seen) -> Future:
-    """The future with the observation at its own t."""
+    """Update the future with an observation at its t."""
     t, u, v, u11, u12, u22, det = future
     _, value, slope, r1, r2 = seen
     r12 = r1 * r2
@@ -132,7 +132,7 @@ def foresee(future: Future, seen: Seen) -> Future:
 
 
 def join(past: Past, future: Future) -> Joint:
-    """All that is known at one t, from its past and its future."""
+    """Return the posterior at one t from its past and its future."""
     _, m, d, p11, p12, p22, p_det, x11, x12, x21, x22 = past
     _, u, v, u11, u12, u22, u_det = future
     a, b, c = p11 * u22, p22 * u11, p12 * u12

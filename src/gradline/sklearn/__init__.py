@@ -1,9 +1,9 @@
-"""Multi-layer perceptrons for scikit-learn that need no learning rate. Needs torch and scikit-learn 1.6 or newer.
+"""Multi-layer perceptrons for scikit-learn without a learning rate. Needs torch and scikit-learn 1.6 or newer.
 
 [`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier] and
-[`LineSearchRegressor`][gradline.sklearn.LineSearchRegressor] take the place of scikit-learn's `MLPClassifier` and
-`MLPRegressor`. They train by gradline's line searches, and work wherever an estimator does: in a `Pipeline`, in
-`GridSearchCV`, under `cross_val_score`.
+[`LineSearchRegressor`][gradline.sklearn.LineSearchRegressor] replace scikit-learn's `MLPClassifier` and `MLPRegressor`.
+They are trained by gradline's line searches and can be used like any estimator, for example in a `Pipeline`, in
+`GridSearchCV` and with `cross_val_score`.
 
 ```python
 from sklearn.datasets import load_iris
@@ -20,7 +20,7 @@ assert model.score(X, y) > 0.95
 from __future__ import annotations
 
 try:
-    import gradline.torch  # noqa: F401 - first: without torch, scikit-learn is not needed to say so
+    import gradline.torch  # noqa: F401 - first, so that a missing torch is reported first
     from gradline.sklearn.classifier import LineSearchClassifier
     from gradline.sklearn.regressor import LineSearchRegressor
 except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The rules for the estimators' parameters. Estimators check them in `fit`, as scikit-learn has it."""
+"""Checks of the estimators' parameters, made in `fit` as usual in scikit-learn."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gradline.sklearn.network import ACTIVATIONS
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
-    """Refuse what cannot be meant, and say why."""
+    """Raise an error for invalid parameters of an estimator."""
     layer_sizes(parameters["hidden_layer_sizes"])
     activation = parameters["activation"]
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
@@ -32,7 +32,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def layer_sizes(sizes: Any) -> list[int]:
-    """The hidden layers' sizes as a list; one number is one layer."""
+    """Return the sizes of the hidden layers as a list; a single number means one layer."""
     found = list(sizes) if isinstance(sizes, Iterable) else [sizes]
     if not all(map(_whole, found)):
         raise ValueError(
@@ -42,7 +42,7 @@ def layer_sizes(sizes: Any) -> list[int]:
 
 
 def sample_weights(weights: Any, samples: int) -> Any:
-    """One weight for each sample; one number is the weight of all."""
+    """Return an array of sample weights; a single number is the weight of all samples."""
     found = np.full(samples, float(weights)) if isinstance(weights, Real) else weights
     found = check_array(found, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
     if found.shape != (samples,):

@@ -1,4 +1,4 @@
-"""`LineSearchClassifier`, for two classes, many, or many labels at once."""
+"""`LineSearchClassifier`, for binary, multiclass and multilabel targets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["LineSearchClassifier"]
 
 
 class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignore[misc]
-    """A multi-layer perceptron for classification, trained without a learning rate.
+    """Multi-layer perceptron for classification, trained by line searches without a learning rate.
 
     ```python
     from sklearn.datasets import load_breast_cancer
@@ -33,57 +33,57 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
     assert cross_val_score(model, X, y, cv=3).mean() > 0.95
     ```
 
-    It minimises the log-loss: softmax for three classes or more, logistic for two and for multilabel targets. Labels
-    may be of any type. Features are taken as they are: put a `StandardScaler` before it.
+    It minimises the log-loss: softmax for three or more classes, logistic for two and for multilabel targets. Labels
+    may have any type. Features are not scaled: use a `StandardScaler` before it.
 
     Args:
-        hidden_layer_sizes: the units of each hidden layer; `()` has none, and is logistic regression.
-        activation: the function of the hidden units: `"identity"`, `"logistic"`, `"tanh"` or `"relu"`.
-        search: the line search, any of `gradline.searches`. `None`: [`GolsI`][gradline.searches.GolsI]. Searches that
-            compare values (`Armijo`, ...) see one mini-batch per search, the others a new one at every look.
-        direction: the class of a torch optimizer, or a `functools.partial` of it, whose update is the direction.
-            `None`: steepest descent.
-        alpha: the weight of the L2 penalty, alpha / 2 times the sum of all squared weights, divided by the number of
-            training samples.
-        batch_size: samples in a mini-batch. `"auto"`: all of them up to 200; of more, equal parts of at most 200.
-        max_iter: passes through the data, at most. A pass is as many gradients as there are mini-batches, and goes on
-            to the end of the search.
-        random_state: a number makes training exactly reproducible. The global generators of numpy and torch are left
-            alone, unless `None` has numpy's draw the seed.
-        tol: training ends when more than `n_iter_no_change` passes in a row have not bettered the best loss of all
-            training samples (or the best validation score) by `tol`. The best weights are kept.
+        hidden_layer_sizes: number of units of each hidden layer; `()` gives logistic regression.
+        activation: activation of the hidden units: `"identity"`, `"logistic"`, `"tanh"` or `"relu"`.
+        search: the line search, any of `gradline.searches`. `None`: [`GolsI`][gradline.searches.GolsI]. Searches on
+            values (`Armijo`, ...) use one mini-batch per search, others a new one per evaluation.
+        direction: a torch optimizer class, or a `functools.partial` of it, whose update is the direction. `None`:
+            steepest descent.
+        alpha: strength of the L2 penalty, alpha / 2 times the sum of squared weights, divided by the number of training
+            samples.
+        batch_size: samples per mini-batch. `"auto"`: all samples up to 200; otherwise equal parts of at most 200.
+        max_iter: largest number of passes. A pass is as many evaluations as there are mini-batches, and continues to
+            the end of the search.
+        random_state: an integer makes training reproducible. The global generators of numpy and torch are not used,
+            except numpy's to draw a seed if `None`.
+        tol: training ends when more than `n_iter_no_change` passes in a row have not improved the lowest training loss
+            (or the best validation score) by `tol`. The best weights are kept.
         verbose: print the loss of each pass.
-        warm_start: begin the next `fit` where the last one ended, instead of anew.
-        early_stopping: hold back a part of the data, and watch the accuracy there instead of the training loss.
-        validation_fraction: the part that is held back.
+        warm_start: continue from the last `fit` instead of starting again.
+        early_stopping: hold out a part of the data, and use the accuracy on it instead of the training loss.
+        validation_fraction: fraction of the data that is held out.
         n_iter_no_change: see `tol`.
-        device: where to train, for example `"cuda"`. Predictions are made on the CPU.
+        device: device of the training, for example `"cuda"`. Predictions are made on the CPU.
 
     Attributes:
         classes_: the class labels.
         coefs_: the weights of each layer, inputs × outputs.
         intercepts_: the biases of each layer.
         loss_curve_: the loss of all training samples after each pass.
-        best_loss_: the least of them in the last `fit`.
+        best_loss_: the lowest loss in the last `fit`.
         steps_: the accepted step of each search.
-        n_iter_: passes in the last `fit`.
-        n_evaluations_: gradients of mini-batches computed.
-        validation_scores_: the accuracy after each pass, with early stopping; else `None`.
-        best_validation_score_: the best of them in the last `fit`; only with early stopping.
-        n_outputs_: outputs of the network.
-        n_layers_: layers, inputs and outputs among them.
-        n_features_in_: features of `X`.
-        feature_names_in_: their names, if `X` had any.
+        n_iter_: number of passes in the last `fit`.
+        n_evaluations_: number of gradient evaluations.
+        validation_scores_: the accuracy after each pass with early stopping, else `None`.
+        best_validation_score_: the best accuracy in the last `fit`, only with early stopping.
+        n_outputs_: number of outputs of the network.
+        n_layers_: number of layers, including input and output.
+        n_features_in_: number of features of `X`.
+        feature_names_in_: names of the features, if `X` has any.
     """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None, classes: Any = None) -> Self:
-        """Make one pass through these samples, on top of what was learned before.
+        """Continue training with one pass over these samples.
 
         Args:
             X: samples × features.
-            y: their classes.
+            y: the classes.
             sample_weight: as in `fit`.
-            classes: all classes there will ever be; for the first call, unless `y` is multilabel.
+            classes: all classes of all calls; required in the first call unless `y` is multilabel.
         """
         if not hasattr(self, "coefs_"):
             if type_of_target(y, input_name="y").startswith("multilabel"):
@@ -96,30 +96,30 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
         return self._fit(X, y, sample_weight, incremental=True)
 
     def decision_function(self, X: Any) -> Any:
-        """What the network says before it becomes probabilities: log-odds (two classes, labels) or logits.
+        """Return the outputs of the network: log-odds (binary, multilabel) or logits (multiclass).
 
         Returns:
-            One number for each sample if there are two classes, else one row.
+            One number per sample for a binary problem, else one row per sample.
         """
         outputs = self._outputs(X)
         return outputs.ravel() if self.n_outputs_ == 1 else outputs
 
     def predict(self, X: Any) -> Any:
-        """The most probable class of each sample; of multilabel targets all labels more probable than not."""
+        """Return the most probable class of each sample; for multilabel targets, labels of probability above 1/2."""
         outputs = self._outputs(X)
         if self.n_outputs_ == 1:
             outputs = outputs.ravel()
         return self._binarizer.inverse_transform(outputs, threshold=0.0)
 
     def predict_proba(self, X: Any) -> Any:
-        """The probability of each class (or label), in the order of `classes_`."""
+        """Return the probability of each class (or label), in the order of `classes_`."""
         outputs = self._outputs(X)
         if self._multiclass:
             return softmax(outputs, axis=1)
         return expit(self._both(outputs))
 
     def predict_log_proba(self, X: Any) -> Any:
-        """The logarithm of `predict_proba`, exact where that is 0 or 1."""
+        """Return the logarithm of `predict_proba`, accurate for probabilities near 0 and 1."""
         outputs = self._outputs(X)
         if self._multiclass:
             return log_softmax(outputs, axis=1)
@@ -130,7 +130,7 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
         return bool(self._binarizer.y_type_ == "multiclass")
 
     def _both(self, outputs: Any) -> Any:
-        """The log-odds of each class, where the network has one output for two of them."""
+        """Return the log-odds of each class, also if the network has one output for two classes."""
         if self.n_outputs_ > 1 or self._binarizer.y_type_ != "binary":
             return outputs
         if len(self.classes_) == 1:
@@ -171,7 +171,7 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
         return float(np.average(right, weights=weights))
 
     def _strata(self, targets: Any) -> Any:
-        """The classes, where each has enough samples to be in both parts."""
+        """Return the classes if each has enough samples for both parts, else `None`."""
         if not self._multiclass and targets.shape[1] > 1:
             return None
         strata = targets if self._multiclass else targets.ravel()

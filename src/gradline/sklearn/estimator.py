@@ -1,4 +1,4 @@
-"""What classifier and regressor have in common: parameters, the course of a fit, and what is known afterwards."""
+"""Common base of classifier and regressor: parameters, training and fitted attributes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from gradline.sklearn.network import Weights
 from gradline.sklearn.training import Patience, Samples, Training
 
 BATCH = 200
-"""What `batch_size="auto"` comes close to, from below."""
+"""Largest batch size of `batch_size="auto"`."""
 
 
 class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """A perceptron trained by line searches. The subclasses know what targets are."""
+    """Base class of perceptrons trained by line searches; subclasses define targets and losses."""
 
     def __init__(
         self,
@@ -67,19 +67,19 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     @abstractmethod
     def _encode(self, y: Any, weights: Any, *, fresh: bool, incremental: bool) -> Any:
-        """What the network shall learn, one row (or number) for each sample; sets the attributes that tell how."""
+        """Return the network's targets, one row (or number) per sample; set the attributes of the encoding."""
 
     @abstractmethod
     def _losses(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """The loss of each sample."""
+        """Return the per-sample losses."""
 
     @abstractmethod
     def _quality(self, outputs: Any, targets: Any, weights: Any) -> float:
-        """The validation score: high is good."""
+        """Return the validation score; higher is better."""
 
     @abstractmethod
     def _strata(self, targets: Any) -> Any:
-        """What the split for early stopping keeps the proportions of, or `None`."""
+        """Return the strata of the split for early stopping, or `None`."""
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
         """Train the network.
@@ -87,7 +87,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         Args:
             X: samples × features, dense or sparse. Scale the features first, with a `StandardScaler` for example.
             y: the targets.
-            sample_weight: how much each sample counts in the loss. A weight of 2 is worth two equal samples.
+            sample_weight: the weight of each sample in the loss. A weight of 2 is equivalent to two equal samples.
         """
         return self._fit(X, y, sample_weight, incremental=False)
 
@@ -119,7 +119,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return self
 
     def _begin(self, sizes: list[int], dtype: Any) -> None:
-        """Forget everything, and draw new weights."""
+        """Reset all fitted attributes and draw new weights."""
         self._generator = check_random_state(self.random_state)
         self._keep(Weights.random(sizes, self.activation, self._generator, dtype))
         self.n_layers_ = len(sizes)
@@ -130,7 +130,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._optimizer_state: tuple[Any, Any] | None = None
 
     def _split(self, X: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
-        """Samples to learn from, and samples to judge by."""
+        """Return training samples and validation samples."""
         every = np.arange(X.shape[0])
         strata = self._strata(targets)
         learn, judge = train_test_split(
@@ -145,7 +145,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return parts[0], parts[1]
 
     def _learn(self, learned: Any, judged: Any, *, incremental: bool) -> None:
-        """Pass after pass, until nothing gets better, `max_iter`, or Ctrl-C."""
+        """Train pass by pass until there is no improvement, `max_iter`, or Ctrl-C."""
         X, targets, weights = learned
         training = self._training(X, targets, weights)
         optimizer = training.optimizer
@@ -175,7 +175,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.steps_ += training.steps
         self.n_evaluations_ += optimizer.evaluations - before
         if not incremental:
-            optimizer.refresh()  # the next fit may have other samples, and begins with a gradient of its own
+            optimizer.refresh()  # the next fit may have other samples and starts with a new gradient
         self._optimizer_state = (self._method(), training.state())
         self._keep(best if best is not None and not incremental else Weights.of(training.network))
         if judged is not None:
@@ -220,11 +220,11 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return GolsI() if self.search is None else self.search, self.direction
 
     def _resume(self, training: Training) -> None:
-        """Go on from the last fit's step and the direction's memory, if they are of the same search."""
+        """Restore the optimizer state of the last fit if search and direction are the same."""
         if self._optimizer_state is not None:
             method, state = self._optimizer_state
             if method == self._method():
-                training.optimizer.load_state_dict(copy.deepcopy(state))  # which it may change in place
+                training.optimizer.load_state_dict(copy.deepcopy(state))  # the optimizer may change it in place
 
     def _checked(self, loss: float) -> float:
         if not math.isfinite(loss):
@@ -259,7 +259,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self.coefs_, self.intercepts_ = weights
 
     def _outputs(self, X: Any) -> Any:
-        """The last layer's values, one row for each sample."""
+        """Return the values of the last layer, one row per sample."""
         check_is_fitted(self)
         X = validate_data(self, X, accept_sparse="csr", dtype=(np.float64, np.float32), reset=False)
         return Weights(self.coefs_, self.intercepts_).outputs(X, self.activation)

@@ -1,4 +1,4 @@
-"""The perceptron itself: as a torch module to train it, and as numpy arrays to keep it and predict with it."""
+"""The perceptron: a torch module for training, numpy arrays for storage and prediction."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from torch import nn
 
 
 class Activation(NamedTuple):
-    """The function of the hidden units, in torch and in numpy."""
+    """Activation function of the hidden units, in torch and in numpy."""
 
     module: Callable[[], nn.Module]
     function: Callable[[Any], Any]
@@ -29,14 +29,14 @@ ACTIVATIONS = {
 
 
 class Weights(NamedTuple):
-    """What a network has learned: for each layer a matrix (inputs × outputs) and a vector, as in scikit-learn."""
+    """Weights of a network: for each layer a matrix (inputs × outputs) and a bias vector, as in scikit-learn."""
 
     coefs: list[Any]
     intercepts: list[Any]
 
     @classmethod
     def random(cls, sizes: Sequence[int], activation: str, generator: np.random.RandomState, dtype: Any) -> Weights:
-        """Glorot's initial weights, drawn as `MLPClassifier` draws them: one seed gives both the same start."""
+        """Draw Glorot initial weights as `MLPClassifier` does: equal seeds give equal weights."""
         factor = 2.0 if activation == "logistic" else 6.0
         coefs, intercepts = [], []
         for inputs, outputs in itertools.pairwise(sizes):
@@ -47,17 +47,17 @@ class Weights(NamedTuple):
 
     @classmethod
     def of(cls, network: nn.Module) -> Weights:
-        """A copy of what a network has learned so far."""
+        """Copy the weights of a network."""
         layers = [layer for layer in network.modules() if isinstance(layer, nn.Linear)]
         coefs = [np.array(layer.weight.detach().cpu().numpy().T, order="C") for layer in layers]
         return cls(coefs, [np.array(layer.bias.detach().cpu().numpy()) for layer in layers])
 
     def network(self, activation: str, device: Any) -> nn.Sequential:
-        """A network to train, with these weights. Nothing is drawn from torch's generators."""
+        """Return a torch network with these weights, without drawing from torch's generators."""
         modules: list[nn.Module] = []
         for coef, intercept in zip(self.coefs, self.intercepts, strict=True):
             weight = torch.tensor(np.ascontiguousarray(coef.T))
-            # Not Linear(...), which draws weights of its own.
+            # Linear(...) would draw random weights.
             layer = nn.utils.skip_init(nn.Linear, *coef.shape, dtype=weight.dtype)  # type: ignore[no-untyped-call]
             with torch.no_grad():
                 layer.weight.copy_(weight)
@@ -66,7 +66,7 @@ class Weights(NamedTuple):
         return nn.Sequential(*modules[:-1]).to(device)
 
     def outputs(self, X: Any, activation: str) -> Any:
-        """What the network says of inputs, dense or sparse; the last layer is linear."""
+        """Return the outputs of the linear last layer for dense or sparse inputs."""
         values = X
         for place, (coef, intercept) in enumerate(zip(self.coefs, self.intercepts, strict=True)):
             if place:

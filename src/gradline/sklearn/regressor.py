@@ -1,4 +1,4 @@
-"""`LineSearchRegressor`, for one target or many."""
+"""`LineSearchRegressor`, for one or several targets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["LineSearchRegressor"]
 
 
 class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[misc]
-    """A multi-layer perceptron for regression, trained without a learning rate.
+    """Multi-layer perceptron for regression, trained by line searches without a learning rate.
 
     ```python
     from sklearn.datasets import load_diabetes
@@ -28,14 +28,13 @@ class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[
     assert model.score(X, y) > 0.4
     ```
 
-    It minimises half the mean squared error of *standardised* targets: each column of `y` less its mean and divided by
-    its standard deviation, as they are in the first `fit` or `partial_fit`. Predictions are in the units of `y`. So
-    targets may be on any scale, many targets count alike, and `alpha` and `tol` mean the same for all of them. The
-    losses in `loss_curve_` are halves of parts of the targets' variance. Features are taken as they are: put a
-    `StandardScaler` before it.
+    It minimises half the mean squared error of *standardised* targets: each column of `y` minus its mean, divided by
+    its standard deviation, both from the first `fit` or `partial_fit`. Targets may therefore be on any scale and have
+    equal influence, and `alpha` and `tol` do not depend on it. Losses in `loss_curve_` are of standardised targets;
+    predictions are in the units of `y`. Features are not scaled: use a `StandardScaler` before it.
 
-    The parameters are those of [`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier]. With early stopping it
-    watches R² instead of the accuracy.
+    The parameters are those of [`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier]. The validation score of
+    early stopping is R² instead of the accuracy.
 
     Attributes:
         target_mean_: the mean of each target.
@@ -43,30 +42,30 @@ class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[
         coefs_: the weights of each layer, inputs × outputs; the outputs are standardised targets.
         intercepts_: the biases of each layer.
         loss_curve_: the loss of all training samples after each pass.
-        best_loss_: the least of them in the last `fit`.
+        best_loss_: the lowest loss in the last `fit`.
         steps_: the accepted step of each search.
-        n_iter_: passes in the last `fit`.
-        n_evaluations_: gradients of mini-batches computed.
-        validation_scores_: R² after each pass, with early stopping; else `None`.
-        best_validation_score_: the best of them in the last `fit`; only with early stopping.
-        n_outputs_: outputs of the network.
-        n_layers_: layers, inputs and outputs among them.
-        n_features_in_: features of `X`.
-        feature_names_in_: their names, if `X` had any.
+        n_iter_: number of passes in the last `fit`.
+        n_evaluations_: number of gradient evaluations.
+        validation_scores_: R² after each pass with early stopping, else `None`.
+        best_validation_score_: the best R² in the last `fit`, only with early stopping.
+        n_outputs_: number of outputs of the network.
+        n_layers_: number of layers, including input and output.
+        n_features_in_: number of features of `X`.
+        feature_names_in_: names of the features, if `X` has any.
     """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Make one pass through these samples, on top of what was learned before.
+        """Continue training with one pass over these samples.
 
         Args:
             X: samples × features.
-            y: their targets. Those of the first call decide how targets are scaled.
+            y: the targets. Those of the first call determine the standardisation.
             sample_weight: as in `fit`.
         """
         return self._fit(X, y, sample_weight, incremental=True)
 
     def predict(self, X: Any) -> Any:
-        """The targets, in the shape and units of `y`."""
+        """Return the predicted targets, in the shape and units of `y`."""
         outputs = self._outputs(X)
         targets = (outputs * self.target_scale_ + self.target_mean_).astype(outputs.dtype)
         return targets.ravel() if self._flat else targets
@@ -101,10 +100,10 @@ class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[
 
 
 def _deviation(columns: Any, mean: Any, weights: Any) -> Any:
-    """The standard deviation of each column, however large or small its numbers; 1 where they are all the same."""
+    """Return the standard deviation of each column without overflow; 1 for constant columns."""
     centred = columns - mean
     size = np.abs(centred).max(axis=0)
-    # The mean of equal numbers is theirs up to rounding, which is no scale to go by.
+    # The mean of equal numbers differs from them by rounding, which is not a deviation.
     constant = size <= 10 * np.finfo(np.float64).eps * np.abs(mean)
     size = np.where(constant, 1.0, size)
     deviation = size * np.sqrt(np.average((centred / size) ** 2, axis=0, weights=weights))

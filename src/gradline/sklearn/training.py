@@ -1,4 +1,4 @@
-"""Training a network by line searches: samples, passes through them, and when to stop."""
+"""Train a network by line searches: samples, passes over them, and the stopping rule."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from gradline.protocol import Search, Value, observes
 from gradline.torch import LineSearchOptimizer, batches
 
 Losses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
-"""From outputs and targets to the loss of each sample."""
+"""Maps outputs and targets to per-sample losses."""
 
 AT_ONCE = 4096
-"""How many samples the whole loss is computed of at a time."""
+"""Number of samples evaluated at once for the loss of all samples."""
 
 
 @dataclass(frozen=True)
 class Samples:
-    """Inputs (a tensor, or a sparse matrix by rows), targets, and weights whose mean is 1, if there are any."""
+    """Inputs (a tensor or a CSR matrix), targets, and optional weights whose mean is 1."""
 
     inputs: Any
     targets: Tensor
@@ -32,7 +32,7 @@ class Samples:
         return len(self.targets)
 
     def take(self, chosen: Tensor) -> Samples:
-        """Some of them, with dense inputs."""
+        """Return the samples of some indices, with dense inputs."""
         here = chosen.to(self.targets.device)
         if isinstance(self.inputs, Tensor):
             inputs = self.inputs[here]
@@ -42,11 +42,11 @@ class Samples:
 
 
 class Training:
-    """A network, its samples and the optimizer between them.
+    """A network, its samples and its optimizer.
 
-    Searches that compare values see one mini-batch per search, all others a new one at every look. The loss of a
-    batch is an unbiased estimate of the loss of all samples, sample weights included; the penalty on the weights,
-    `decay` / 2 times the sum of their squares, is part of both.
+    Searches on `Value` use one mini-batch per search, all others a new one per evaluation. The loss of a mini-batch is
+    an unbiased estimate of the loss of all samples, sample weights included. Both include the L2 penalty, `decay` / 2
+    times the sum of squared weights.
     """
 
     def __init__(
@@ -74,20 +74,20 @@ class Training:
         self._batches = len(samples) // batch_size
 
     def go(self) -> None:
-        """One pass: as many gradients as there are batches in the data, and on to the end of the search."""
+        """Train for one pass: as many evaluations as there are mini-batches, and until the search has ended."""
         goal = self.optimizer.evaluations + self._batches
         while self.optimizer.evaluations < goal:
             self.optimizer.step(self._closure)
 
     @torch.no_grad()
     def loss(self) -> float:
-        """The loss of all samples at the accepted point."""
+        """Return the loss of all samples at the accepted point."""
         parts = torch.split(torch.arange(len(self.samples)), AT_ONCE)
         total = sum(float(self._of_samples(self.samples.take(chosen)).sum()) for chosen in parts)
         return total / len(self.samples) + float(self._penalty())
 
     def state(self) -> dict[str, Any]:
-        """The optimizer's state to keep: on the CPU, and in tensors of its own, which a pickle holds once."""
+        """Return the optimizer's state_dict with its tensors copied to the CPU."""
         saved = self.optimizer.state_dict()
         for held in saved["state"].values():
             held.update({name: value.to("cpu", copy=True) for name, value in held.items() if isinstance(value, Tensor)})
@@ -108,7 +108,7 @@ class Training:
 
 
 class Patience:
-    """Notes the best of the passes, and how many in a row were not better than it by `tol`. Low is good."""
+    """Tracks the lowest loss and the number of passes in a row that did not improve it by `tol`."""
 
     def __init__(self, tol: float, passes: float) -> None:
         self.tol = tol
@@ -117,13 +117,13 @@ class Patience:
         self.waited = 0
 
     def note(self, seen: float) -> bool:
-        """Whether this is the best so far."""
-        self.waited = 0 if seen <= self.best - self.tol else self.waited + 1  # NaN is no improvement
+        """Record a loss and return whether it is the lowest so far."""
+        self.waited = 0 if seen <= self.best - self.tol else self.waited + 1  # NaN does not improve
         better = seen < self.best
         self.best = seen if better else self.best
         return better
 
     @property
     def ended(self) -> bool:
-        """Whether it has waited long enough."""
+        """Whether more than `passes` passes in a row brought no improvement."""
         return self.waited > self.passes

@@ -1,8 +1,7 @@
-"""What every line search must do, as a check that anyone's search can be run through.
+"""Tests for line searches, including your own. Does not need torch.
 
-`check_line_search` drives a search over a zoo of one-dimensional functions and says in a sentence which rule it breaks.
-`ZOO` and `Function` are that zoo, and the other checks are conditions on a finished search, for tests of your own.
-Nothing here needs torch.
+`check_line_search` runs a search on a collection of one-dimensional functions, `ZOO`, and raises an `AssertionError`
+that names the rule it violates. The other checks test conditions on a finished search.
 
 ```python
 from gradline.searches import GolsI

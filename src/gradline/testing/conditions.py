@@ -1,4 +1,4 @@
-"""Conditions on a finished search, checked with all the numbers in the failure message."""
+"""Check conditions on a finished search; failures report all numbers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from gradline.protocol import Record, Value
 
 
 def check_sign_change(record: Record[Any, Any]) -> None:
-    """The accepted probe and the one before it have slopes on two sides of zero, the larger step's not negative.
+    """Check that the slope changes from - to + between the accepted probe and the one before it.
 
-    Zero counts as uphill and so does a non-finite slope, which only the larger step may have.
+    Of the two, the slope at the smaller step must be negative; at the larger step it must not be negative, or be
+    non-finite.
     """
     probe = record.outcome.probe
     if not probe:
@@ -24,7 +25,7 @@ def check_sign_change(record: Record[Any, Any]) -> None:
 
 
 def check_decrease(record: Record[Any, Any], decrease: float) -> None:
-    """F(α) ≤ F(0) + c1·α·F'(0) at the accepted step (Armijo's condition)."""
+    """Check Armijo's condition, F(α) ≤ F(0) + c1·α·F'(0), at the accepted step."""
     zero, seen = record.origin.at_zero, _accepted(record)
     bound = zero.value + decrease * record.step * zero.slope
     if not seen.value <= bound:
@@ -35,7 +36,7 @@ def check_decrease(record: Record[Any, Any], decrease: float) -> None:
 
 
 def check_strong_wolfe(record: Record[Any, Any], decrease: float, curvature: float) -> None:
-    """Armijo's condition and |F'(α)| ≤ c2·|F'(0)| at the accepted step.
+    """Check the strong Wolfe conditions at the accepted step: Armijo's condition and |F'(α)| ≤ c2·|F'(0)|.
 
     ```python
     from gradline import solve

@@ -1,4 +1,4 @@
-"""The conformance suite of line searches: the rules of [`gradline.protocol`][gradline.protocol], checked one by one."""
+"""Conformance tests of line searches: check each rule of [`gradline.protocol`][gradline.protocol]."""
 
 from __future__ import annotations
 
@@ -25,22 +25,22 @@ from gradline.testing.functions import ZOO, Function
 
 
 def check_line_search(search: Search[Any, Any], *, functions: Sequence[Function] = ZOO, max_probes: int = 1000) -> None:
-    """Run a search through every rule that drivers rely on; an `AssertionError` says which one it breaks, and where.
+    """Check that a search obeys the rules that drivers rely on; raise an `AssertionError` that names a violated rule.
 
-    On each function of the zoo the search runs three times in a row, each time with the memory of the time before:
+    On each function the search runs three times in a row, each time with the memory of the previous run. Checked are:
 
-    * it ends, within `max_probes`, and raises nothing;
+    * it ends within `max_probes` and does not raise;
     * its steps are finite and not negative;
-    * its outcome is well formed, and never accepts a non-finite point;
-    * its memory consists of numbers, strings, `None` and tuples of these, nested as in `start()`, because it is saved;
-    * it looks at nothing but what its `observes` and `observes_at_probes` declare, and does the same where it is shown
-      more;
-    * the probe it accepts was the last one, or among its `candidates` ever since it was probed;
-    * it is pure: the same observations give the same steps, also with another search under way at the same time and
-      after others have ended, and the search object stays as it was;
-    * it can be pickled and replayed at any moment, and goes on as if nothing had happened.
+    * its outcome is valid and never accepts a non-finite point;
+    * its memory consists of numbers, strings, `None` and tuples of these, nested as in `start()`, so that it can be
+      saved;
+    * it uses only what `observes` and `observes_at_probes` declare, and takes the same steps if given more;
+    * the accepted probe is the last one, or was among its `candidates` since it was made;
+    * it is pure: equal observations give equal steps, also while or after other searches run, and the search object is
+      not changed;
+    * it can be pickled and replayed at any time and continues with the same steps.
 
-    A search that computes forever without asking for a step cannot be caught.
+    A search that runs forever without yielding a step is not detected.
 
     ```python
     from gradline.searches import GolsI
@@ -54,10 +54,10 @@ def check_line_search(search: Search[Any, Any], *, functions: Sequence[Function]
     ```
 
     Args:
-        search: any search.
-        functions: where to try it; by default everything in the zoo.
-        max_probes: how many probes a search may take. The default is generous: over the 15 orders of magnitude from the
-            smallest to the largest step, halving takes 50 probes and a factor of 0.9 takes 328.
+        search: the search to check.
+        functions: the functions to run it on. Default: all of `ZOO`.
+        max_probes: largest number of probes per search. The default is generous: over the 15 orders of magnitude from
+            the smallest to the largest step, halving takes 50 probes and a factor of 0.9 takes 328.
     """
     trials = [_Trial(search, function, max_probes) for function in functions]
     for trial, other in zip(trials, trials[1:] + trials[:1], strict=True):
@@ -83,14 +83,14 @@ class _Trial:
     max_probes: int
 
     def fail(self, broken: str, told: Sequence[tuple[float, Slope]] = ()) -> NoReturn:
-        """Say which rule is broken, on which function, with the numbers."""
+        """Raise an `AssertionError` with the violated rule, the function and the last probes."""
         last = "".join(f"\n  step {step!r}: {seen}" for step, seen in told[-6:])
         probes = f" After {len(told)} probes, the last of them:{last}" if told else ""
         raise AssertionError(f"{broken}. This is {self.search!r} on the function '{self.function}'.{probes}")
 
     @contextmanager
     def catching(self, told: Sequence[tuple[float, Slope]] = ()) -> Iterator[None]:
-        """Turn whatever the search or `Pending` raises into a sentence."""
+        """Turn exceptions of the search or of `Pending` into failures."""
         try:
             yield
         except AssertionError:
@@ -112,7 +112,7 @@ class _Trial:
             self.fail(f"a search must not raise, but it raised {error!r}", told)
 
     def start(self) -> Any:
-        """The first memory, the same each time."""
+        """Return the first memory; fail if two calls differ."""
         if not (callable(getattr(self.search, "start", None)) and callable(getattr(self.search, "search", None))):
             self.fail("a search must have start() and a generator search(origin, memory)")
         with self.catching():
@@ -124,10 +124,10 @@ class _Trial:
         return memory
 
     def begin(self, memory: Any, kind: type[Slope] | None = None) -> tuple[Pending[Any, Any], Callable[[float], Slope]]:
-        """A search that waits to be told, and the evaluator for it: it shows what is declared and nothing more."""
+        """Return a search in progress and its evaluator, which returns only the declared observation type."""
         at_zero, at_probes = kind or observes(self.search), kind or observes_at_probes(self.search)
         if observes(self.search) is Heading:
-            at_zero = Heading  # there is nothing that has more
+            at_zero = Heading  # there is no richer type
         for name, declared in (("observes", at_zero), ("observes_at_probes", at_probes)):
             if declared not in (Slope, Value, Moments, Heading):
                 self.fail(f"{name} must be Slope, Value, Moments or Heading, got {declared!r}")
@@ -136,10 +136,10 @@ class _Trial:
         with self.catching():
             pending = Pending(self.search, Origin(zero, self.function.norm), memory)
             return pending, lambda step: _shown(phi(step), at_probes)
-        raise AssertionError  # never: `catching` has raised
+        raise AssertionError  # unreachable: `catching` has raised
 
     def run(self, memory: Any, kind: type[Slope] | None = None) -> Record[Any, Any]:
-        """One search to its end, watched."""
+        """Run one search to its end with checks, and return its record."""
         pending, see = self.begin(memory, kind)
         wanted: list[set[int]] = []
         while pending.outcome is None:
@@ -159,7 +159,7 @@ class _Trial:
         accepted = record.outcome.probe
         if accepted is None:
             return
-        for probe in range(accepted, len(wanted) - 1):  # at the last one the search ended: nobody asked any more
+        for probe in range(accepted, len(wanted) - 1):  # after the last probe candidates are not needed
             if accepted not in wanted[probe]:
                 self.fail(
                     f"a search must accept its last probe or one of its candidates (the gradients of others are gone), "
@@ -169,7 +169,7 @@ class _Trial:
                 )
 
     def check_memory(self, memory: Any) -> None:
-        """Memory must be such that it can be saved and brought back."""
+        """Check that memory can be saved and restored."""
         if not _plain(memory):
             self.fail(
                 f"memory must be made of plain numbers, strings, None and tuples of them (it is saved), got {memory!r}"
@@ -182,7 +182,7 @@ class _Trial:
             )
 
     def check_looks(self, record: Record[Any, Any], memory: Any) -> None:
-        """More to see than was declared must change nothing (where all of it is finite: else it may)."""
+        """Check that richer observations than declared, if all finite, do not change the steps."""
         shown = self.run(memory, Moments)
         if all(seen.finite for _, seen in shown.transcript):
             self._same(
@@ -190,7 +190,7 @@ class _Trial:
             )
 
     def check_pure(self, record: Record[Any, Any], memory: Any, other: _Trial) -> None:
-        """The same again, then side by side with another search, then after that one has ended."""
+        """Check that a repeated search takes equal steps: alone, beside another search, and after it."""
         self._same(record, self.run(memory), "a search must be pure, but a second time it asked for other steps")
         start = self.search.start()
         alone = other.run(start)
@@ -211,7 +211,7 @@ class _Trial:
         self._same(record, self.run(memory), broken)
 
     def check_replay(self, record: Record[Any, Any], memory: Any) -> None:
-        """Stop anywhere, come back by transcript and by pickle, and go on."""
+        """Check that a search replayed or unpickled at several probes continues with equal steps."""
         told = record.transcript
         for cut in sorted({0, 1, 2, 3, len(told) // 2, len(told) - 1, len(told)}):
             if not 0 <= cut <= len(told):
@@ -231,7 +231,7 @@ class _Trial:
                 self._same(record, pending.record, broken)
 
     def pickled(self, thing: Any) -> bytes:
-        """The bytes of a search, or of one under way."""
+        """Return the pickle of a search or of a search in progress; fail if it cannot be pickled."""
         try:
             return pickle.dumps(thing)
         except Exception as error:
@@ -250,13 +250,13 @@ class _Trial:
 
 
 def _shown(seen: Moments, kind: type[Slope]) -> Slope:
-    if kind is Heading:  # on a line the way is the line itself
+    if kind is Heading:  # on a line the displacement is along the line
         return Heading(seen.slope, seen.slope, abs(seen.slope))
     return kind(*(getattr(seen, field.name) for field in fields(kind)))
 
 
 def _plain(memory: Any) -> bool:
-    """Exact types: numpy's numbers pass for floats, but not through `torch.load(weights_only=True)`."""
+    """Whether memory has only plain types; numpy's floats do not pass `torch.load(weights_only=True)`."""
     if isinstance(memory, tuple):
         return all(map(_plain, memory))
     return memory is None or type(memory) in (bool, int, float, str)

@@ -1,7 +1,7 @@
-"""A zoo of one-dimensional functions: what a search may meet, from well-behaved to hopeless.
+"""A collection of one-dimensional test functions, from smooth to non-finite.
 
-Each is seen as `Moments`, which drive every search: a slope, a value whose derivative is that slope, and variances.
-The origin is always finite, because a search starts from a known slope; everything else may be anything.
+Each evaluates to `Moments`: a slope, a value whose derivative is that slope, and variances. The origin is always
+finite; other points may be non-finite.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ from typing import TypeAlias
 from gradline.protocol import Moments
 
 Curve: TypeAlias = Callable[[float], tuple[float, float]]
-"""Step → slope and value."""
+"""Maps a step to slope and value."""
 
 NAN, INF = math.nan, math.inf
 
 
 @dataclass(frozen=True)
 class Function:
-    """A function along a line, as a line search sees it.
+    """A test function along a line.
 
-    What is seen depends on the step and on the number of the evaluation (0 is the origin, 1 the first probe), and on
-    nothing else: noise is a fixed sequence, so that the same questions always get the same answers.
+    Observations depend only on the step and the index of the evaluation (0 is the origin, 1 the first probe): noise is
+    a fixed sequence, so that equal evaluations give equal observations.
 
     ```python
     from gradline import solve
@@ -42,7 +42,7 @@ class Function:
     norm: float = 1.0
 
     def phi(self) -> Callable[[float], Moments]:
-        """A new evaluator for [`gradline.solve`][gradline.solve]: it counts its evaluations from the origin on."""
+        """Return a new evaluator for [`gradline.solve`][gradline.solve], whose first call must be the origin."""
         evaluations = iter(range(2**62))
         return lambda step: self.at(step, next(evaluations))
 
@@ -51,7 +51,7 @@ class Function:
 
 
 def smooth(curve: Curve, sigma: float = 0.0) -> Callable[[float, int], Moments]:
-    """A function without noise, though its mini-batches may have variance."""
+    """Return a function without noise that reports variances of sigma²."""
 
     def at(step: float, evaluation: int) -> Moments:
         slope, value = curve(step)
@@ -61,12 +61,12 @@ def smooth(curve: Curve, sigma: float = 0.0) -> Callable[[float, int], Moments]:
 
 
 def noisy(curve: Curve, sigma: float, seed: int) -> Callable[[float, int], Moments]:
-    """A function with another error at each evaluation, the origin included, always the same sequence of them."""
+    """Return a function with a fixed sequence of errors of deviation sigma, one per evaluation."""
 
     def at(step: float, evaluation: int) -> Moments:
         slope, value = curve(step)
         draw = Random(1_000_003 * seed + evaluation)
-        # Sums of uniform numbers: `random()` is the one generator whose sequence Python promises to keep.
+        # Sums of uniform numbers: only the sequence of `random()` is guaranteed by Python.
         first, second = (sum(draw.random() for _ in range(12)) - 6.0 for _ in range(2))
         return Moments(slope + sigma * first, value + sigma * second, sigma * sigma, sigma * sigma)
 
@@ -76,7 +76,7 @@ def noisy(curve: Curve, sigma: float, seed: int) -> Callable[[float, int], Momen
 def broken(
     at: Callable[[float, int], Moments], where: Callable[[float, int], bool], slope: float, value: float
 ) -> Callable[[float, int], Moments]:
-    """A function that shows the given slope and value in some places, never at the origin."""
+    """Return a function with the given slope and value where `where` is true, except at the origin."""
 
     def seen(step: float, evaluation: int) -> Moments:
         whole = at(step, evaluation)
@@ -88,17 +88,17 @@ def broken(
 
 
 def quadratic(optimum: float, steepness: float = 1.0) -> Curve:
-    """Slope -steepness at 0, and a minimum at the optimum."""
+    """Return a quadratic with slope -steepness at 0 and its minimum at the optimum."""
     return lambda step: (steepness * (step / optimum - 1.0), steepness * step * (step / (2.0 * optimum) - 1.0))
 
 
 def kink(optimum: float, down: float, up: float) -> Curve:
-    """Straight down to the optimum, straight up from there on."""
+    """Return a piecewise linear function with slope -down before the optimum and up after it."""
     return lambda step: (-down, -down * step) if step < optimum else (up, -down * optimum + up * (step - optimum))
 
 
 def cubic_slope(a: float, b: float, c: float) -> Curve:
-    """A slope that is -1 at 0 and changes its sign at three steps: two minima and a maximum between them."""
+    """Return a quartic with slope -1 at 0, minima at a and c and a maximum at b."""
     one, two, three = a + b + c, a * b + b * c + c * a, a * b * c
 
     def curve(step: float) -> tuple[float, float]:
@@ -150,4 +150,4 @@ ZOO: tuple[Function, ...] = (
     Function("+inf everywhere", broken(_BOWL, _beyond(-1.0), INF, INF)),
     Function("-inf everywhere", broken(_BOWL, _beyond(-1.0), -INF, -INF)),
 )
-"""One of each kind, and some kinds over many scales."""
+"""The test functions: one of each kind, and some kinds over many scales."""

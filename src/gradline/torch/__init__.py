@@ -1,4 +1,4 @@
-"""gradline for PyTorch: optimizers whose steps a line search finds, and mini-batches to feed them. Needs torch."""
+"""gradline for PyTorch: optimizers that find their steps by line searches, and mini-batches for them."""
 
 from gradline.torch import batches
 from gradline.torch.average import LateAverage

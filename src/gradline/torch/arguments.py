@@ -1,4 +1,4 @@
-"""The mistakes that are easily made with an optimizer, and what to do instead."""
+"""Checks of the optimizers' arguments."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gradline.protocol import Value, observes
 
 
 def check_arguments(params: Any, search: Any, direction: Any) -> None:
-    """Parameters, search and direction are of the right kind; torch would say something less helpful."""
+    """Check the types of parameters, search and direction."""
     if isinstance(params, Optimizer):
         kind = type(params).__name__
         raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
@@ -29,7 +29,7 @@ def check_arguments(params: Any, search: Any, direction: Any) -> None:
 
 
 def check_no_variances(search: Any, **options: bool) -> None:
-    """Options that tell how variances are found are not given to a search that looks at none."""
+    """Check that options for variances are not given to a search without variances."""
     for name, value in options.items():
         if value:
             raise ValueError(
@@ -39,7 +39,7 @@ def check_no_variances(search: Any, **options: bool) -> None:
 
 
 def check_spread(search: Any, spread: bool) -> None:
-    """A search that compares values needs all of its probes on one batch."""
+    """Check that `spread` is not used with a search on values, whose probes need one mini-batch."""
     if type(spread) is not bool:
         raise TypeError(f"spread must be True or False (whether a search goes over several steps), got {spread!r}")
     if spread and issubclass(observes(search), Value):
@@ -50,7 +50,7 @@ def check_spread(search: Any, spread: bool) -> None:
 
 
 def check_decay(group: dict[str, Any]) -> None:
-    """Without a direction that knows of it, a decay of weights would be ignored."""
+    """Check that a group has no weight decay, which steepest descent would ignore."""
     if group.get("weight_decay"):
         raise ValueError(
             f"weight_decay must be 0 without a direction (it is part of an optimizer's update): give "
@@ -60,7 +60,7 @@ def check_decay(group: dict[str, Any]) -> None:
 
 
 def settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Settings of a search: no learning rate, and no option of the optimizer whose direction it may search."""
+    """Return the settings of a search without `lr`; raise an error for options of a direction."""
     for name in ("betas", "dampening", "eps", "momentum", "nesterov", "weight_decay"):
         if name in options:
             kind = "SGD" if name in ("dampening", "momentum", "nesterov") else "AdamW"
@@ -73,7 +73,7 @@ def settings(options: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_lr(options: dict[str, Any]) -> dict[str, Any]:
-    """Options of an optimizer or of one of its groups: no learning rate but `None`, which some trainers pass."""
+    """Return options without `lr`, which must be `None` if given, as some trainers do."""
     if options.get("lr") is not None:
         raise ValueError(
             f"lr must be None or not given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"

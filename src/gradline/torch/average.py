@@ -1,4 +1,4 @@
-"""`LateAverage`: an average of the points that a model has come through, in which late ones weigh most."""
+"""`LateAverage`: an average of model parameters over training, weighted towards late steps."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ __all__ = ["LateAverage"]
 
 
 class LateAverage(AveragedModel):
-    """The average of a model's points, for evaluation and use: it has less of the noise of the last steps.
+    """Average of a model's parameters over training, for evaluation: less noisy than the last parameters.
 
-    The k-th point has a weight of about k to the `power`, so the average forgets the beginning by itself, however long
-    training goes on: there is no decay rate to choose. BatchNorm's statistics are averaged likewise. It is torch's
-    `AveragedModel` with these weights, and is called, saved and loaded as that is.
+    The k-th update has a weight of about k to the `power`, so that early updates are forgotten for any length of
+    training without a decay rate to choose. Buffers, such as BatchNorm's statistics, are averaged in the same way. It
+    is a torch `AveragedModel` with these weights and is called, saved and loaded like one.
 
-    The average has the type of the parameters. After n points the next one counts by about 9/n, and what that changes
-    is lost where it is below the last digit: keep parameters in float32. There, after 100,000 points, movements of less
-    than about 0.05 % of a parameter are lost if they are smooth, and hardly anything if they are noisy. In half
-    precision the average stands still after some hundred points.
+    The average has the dtype of the parameters. With the default `power`, update n + 1 has a weight of about 9/n, so
+    that small changes are lost to rounding: keep parameters in float32. There, after 100,000 updates, smooth changes of
+    less than about 0.05 % of a parameter are lost, and hardly any noisy ones. In half precision the average stops
+    changing after some hundred updates.
 
     ```python
     import torch, gradline
@@ -51,8 +51,8 @@ class LateAverage(AveragedModel):
     ```
 
     Args:
-        model: what is averaged. It is copied.
-        power: how much more late points weigh; with 8 the average is about a tenth of training behind.
+        model: the model to average. It is copied.
+        power: exponent of the weights. With 8 the average lags by about a tenth of training.
     """
 
     def __init__(self, model: nn.Module, *, power: float = 8.0) -> None:
@@ -64,5 +64,5 @@ class LateAverage(AveragedModel):
 def _add(averages: Sequence[Tensor], present: Sequence[Tensor], before: Any, *, power: float) -> None:
     if averages[0].is_floating_point() or averages[0].is_complex():
         foreach_lerp_(averages, present, (power + 1.0) / (int(before) + power + 1.0))
-    else:  # counts, such as BatchNorm's of batches
+    else:  # counts, such as BatchNorm's num_batches_tracked
         foreach_copy_(list(averages), list(present))

@@ -1,8 +1,8 @@
 """Endless mini-batches for line searches: dynamic, static or full sampling (Definitions 2.1 and 2.2 of the paper).
 
-* `dynamic`: a new mini-batch for every evaluation. What gradient-only searches are made for.
-* `static`: one mini-batch for all evaluations of a step. What searches that compare values need.
-* `full`: all the data, every time.
+* `dynamic`: a new mini-batch for every evaluation, for gradient-only searches.
+* `static`: one mini-batch for all evaluations of a step, for searches that compare values.
+* `full`: all data in every evaluation.
 
 ```python
 import torch, gradline
@@ -43,24 +43,24 @@ __all__ = ["Batches", "dynamic", "full", "static"]
 
 
 def dynamic(*source: Any, batch_size: int | None = None, seed: int | None = None) -> Batches:
-    """A new mini-batch for every evaluation.
+    """Return batches that draw a new mini-batch for every evaluation.
 
     Args:
-        source: tensors of equal length, or one `DataLoader`. They are reshuffled in every epoch (a loader: if it
-            shuffles); of tensors, the incomplete rest of an epoch is left out, so that all batches have the same size.
-        batch_size: samples in a batch of tensors; a loader has its own.
-        seed: makes the order reproducible; without it one number is drawn from torch's global generator.
+        source: tensors of equal length, or one `DataLoader`. Tensors are reshuffled in every epoch and incomplete
+            mini-batches dropped; a loader shuffles and drops as it is configured.
+        batch_size: samples per mini-batch of tensors; must not be given with a loader.
+        seed: seed of the order. `None`: draw one from torch's global generator.
     """
     return Batches(_stream(source, batch_size, seed), keep=False, source=source, batch_size=batch_size)
 
 
 def static(*source: Any, batch_size: int | None = None, seed: int | None = None) -> Batches:
-    """One mini-batch for all evaluations of a step; the arguments are those of `dynamic`."""
+    """Return batches that use one mini-batch for all evaluations of a step; arguments as for `dynamic`."""
     return Batches(_stream(source, batch_size, seed), keep=True, source=source, batch_size=batch_size)
 
 
 def full(*source: Any) -> Batches:
-    """All the data in every evaluation: tensors as they are, or one pass through a `DataLoader`, joined."""
+    """Return batches that use all data in every evaluation: tensors, or the concatenated batches of a `DataLoader`."""
     if len(source) == 1 and isinstance(source[0], DataLoader):
         whole = _join(list(source[0]))
     else:
@@ -70,7 +70,7 @@ def full(*source: Any) -> Batches:
 
 
 class Batches(Iterator[Any]):
-    """An endless iterator over mini-batches, which saves and restores its position."""
+    """Endless iterator over mini-batches whose position can be saved and restored."""
 
     def __init__(
         self, stream: _Stream, *, keep: bool, source: tuple[Any, ...] = (), batch_size: int | None = None
@@ -78,9 +78,9 @@ class Batches(Iterator[Any]):
         self._stream = stream
         self._keep = keep
         self.source = source
-        """What is drawn from: tensors of equal length, or one `DataLoader`."""
+        """The data: tensors of equal length, or one `DataLoader`."""
         self.batch_size = batch_size
-        """Samples in a batch of tensors; `None` for a loader, which has its own, and for all the data."""
+        """Samples per mini-batch of tensors; `None` for a loader and for full sampling."""
         self._current: Any = None
         self._taken = False  # whether there is a current batch
         self._hooked: WeakSet[Optimizer] = WeakSet()
@@ -89,35 +89,35 @@ class Batches(Iterator[Any]):
         return self
 
     def __next__(self) -> Any:
-        """The next mini-batch, whatever the mode: for loops without a closure."""
+        """Return the next mini-batch in any mode, for loops without a closure."""
         self.advance()
         return self._current
 
     def take(self, count: int) -> Iterator[Any]:
-        """The next `count` mini-batches."""
+        """Return an iterator over the next `count` mini-batches."""
         return itertools.islice(self, count)
 
     def draw(self) -> Any:
-        """The batch for one evaluation: a new one (dynamic), or the current one until `advance()` (static, full)."""
+        """Return the mini-batch for one evaluation: a new one (dynamic), or the one of this step (static, full)."""
         if not (self._keep and self._taken):
             self.advance()
         return self._current
 
     def advance(self) -> None:
-        """Go on to the next mini-batch."""
+        """Make the next mini-batch the current one."""
         self._current = self._stream.next()
         self._taken = True
 
     def closure(self, optimizer: Optimizer, loss: Callable[..., Tensor]) -> Callable[[], Tensor]:
-        """The ordinary torch closure: clear gradients, draw a batch, compute its loss, go backward, return it.
+        """Return a closure that clears gradients, draws a mini-batch, computes its loss and calls `backward()`.
 
-        For an optimizer that needs per-sample losses (PrLS) it does not go backward: the optimizer does.
-        In static mode each step of the optimizer has its own batch; a step that fails keeps it for the next try.
+        For an optimizer that needs per-sample losses (PrLS) the closure does not call `backward()`. With static
+        sampling each step of the optimizer uses a new mini-batch; a step that raises keeps its mini-batch.
 
         Args:
-            optimizer: the optimizer whose `step` will be given the closure.
-            loss: called with the parts of a batch (a dict or a single tensor: with the batch itself). It returns the
-                batch's loss; for PrLS the losses of its samples (`reduction="none"`).
+            optimizer: the optimizer to whose `step` the closure is passed.
+            loss: called with the parts of a mini-batch (with the batch itself if it is a dict or a tensor). It returns
+                the loss; for PrLS the per-sample losses (`reduction="none"`).
         """
         if self._keep and optimizer not in self._hooked:
             optimizer.register_step_post_hook(self._end_step)
@@ -132,18 +132,18 @@ class Batches(Iterator[Any]):
                 value.backward()  # type: ignore[no-untyped-call]
             return value
 
-        closure.same_noise = self._keep  # type: ignore[attr-defined]  # dropout is part of what is kept
+        closure.same_noise = self._keep  # type: ignore[attr-defined]  # static sampling keeps dropout masks too
         return closure
 
     def _end_step(self, *_: Any) -> None:
         self._taken = False
 
     def state_dict(self) -> dict[str, Any]:
-        """The position, as plain numbers."""
+        """Return the position as plain numbers."""
         return {"stream": self._stream.state_dict(), "taken": self._taken}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go to a saved position. A loader reads and drops the batches of its epoch up to there."""
+        """Restore a saved position. A loader reads and discards the batches of its epoch up to it."""
         with _needs_all_of(state_dict):
             stream, taken = state_dict["stream"], bool(state_dict["taken"])
         self._current = self._stream.load_state_dict(stream)
@@ -151,7 +151,7 @@ class Batches(Iterator[Any]):
 
 
 class _Stream(Protocol):
-    """An endless source of batches. Loading a position returns the batch that was current there."""
+    """Endless source of batches. `load_state_dict` returns the batch that was current at the saved position."""
 
     def next(self) -> Any: ...
 
@@ -161,7 +161,7 @@ class _Stream(Protocol):
 
 
 class _Whole:
-    """Always everything."""
+    """Stream that returns all data every time."""
 
     def __init__(self, whole: Any) -> None:
         self.whole = whole
@@ -177,11 +177,11 @@ class _Whole:
 
 
 class _Epochs:
-    """Epoch after epoch, each begun from its own seed, so that three numbers are the whole position."""
+    """Stream of epochs, each with its own seed, so that seed, epoch and batch index are the whole position."""
 
     def __init__(self, begin: Callable[[int, int], Iterator[Any]], seed: int | None, sizes: list[int]) -> None:
         self._begin = begin
-        self._sizes = sizes  # of what is drawn from: a position means nothing elsewhere
+        self._sizes = sizes  # of the data: a position is valid only for the same sizes
         self._seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
         self._epoch = 0
         self._position = 0
@@ -198,7 +198,7 @@ class _Epochs:
                 self._epoch += 1
                 self._position = 0
             except BaseException:
-                self._batches = None  # it may not go on: the epoch is begun anew, and this batch is tried again
+                self._batches = None  # the iterator may be exhausted: restart the epoch and retry this batch
                 raise
             else:
                 self._position += 1
@@ -206,7 +206,7 @@ class _Epochs:
         raise ValueError("source must have at least one batch (it is drawn from without end), got an empty one")
 
     def _begun(self) -> Iterator[Any]:
-        """The epoch from the present position on. What comes before is read and dropped."""
+        """Return the epoch from the current position on; earlier batches are read and discarded."""
         entropy = np.random.SeedSequence((self._seed, self._epoch)).generate_state(1, np.uint64)
         batches = self._begin(int(entropy[0] >> np.uint64(1)), self._epoch)
         for _ in range(self._position):
@@ -279,10 +279,10 @@ def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int) -> It
 
 
 def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[Any]:
-    """One pass through a loader whose every draw follows from the seed; the global generator is left alone.
+    """Yield the batches of one epoch of a loader, all random draws seeded; the global generator is not changed.
 
-    torch's samplers shuffle by a generator of their own if they have one, and the loader seeds its workers from its
-    own; whatever else draws does so from the global generator, when the pass or its first batch begins.
+    torch's samplers shuffle by their own generator if they have one, and the loader seeds its workers by its own. Other
+    code draws from the global generator when the iterator is created or the first batch is read.
     """
     samplers: list[Any] = [loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
     for sampler in samplers:
@@ -301,7 +301,7 @@ def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[An
 
 
 def _join(parts: list[Any]) -> Any:
-    """One batch out of many of the same form."""
+    """Concatenate batches of the same structure."""
     if not parts:
         raise ValueError("source must have at least one batch, got an empty DataLoader")
     first = parts[0]

@@ -1,6 +1,6 @@
-"""A session as plain numbers, lists and strings: what `torch.load(weights_only=True)` lets through.
+"""Convert a session to numbers, lists and strings, which `torch.load(weights_only=True)` accepts.
 
-The tensors that belong to it (the line's and the sensor's buffers, kept gradients) are the optimizer's to save.
+The optimizer saves the tensors (buffers of line and sensor, kept gradients) itself.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from gradline.torch.direction import Update
 from gradline.torch.session import Session, Standing
 
 VERSION = 3
-"""What this gradline writes and reads."""
+"""Version of the format."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
-    """A session as it was saved. `kept` has norm, slope and scalars of each probe whose gradient was kept."""
+    """A saved session. `kept` has norm, slope and scalars of each probe whose gradient was kept."""
 
     driver: Driver
     standing: Standing
@@ -30,7 +30,7 @@ class Saved:
 
 
 def pack(session: Session) -> dict[str, Plain]:
-    """Everything about a session but its tensors."""
+    """Return everything in a session except its tensors."""
     return {
         "version": VERSION,
         "direction": _direction_name(session),
@@ -42,7 +42,7 @@ def pack(session: Session) -> dict[str, Plain]:
 
 
 def read(saved: Plain) -> dict[str, Plain]:
-    """What a state_dict has to tell of a search."""
+    """Return the packed session of a state_dict."""
     if saved is None or (isinstance(saved, str) and not saved.startswith("{")):
         raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
     try:
@@ -55,7 +55,7 @@ def read(saved: Plain) -> dict[str, Plain]:
 
 
 def damaged(defect: object) -> ValueError:
-    """The error for a state that no optimizer can have saved so."""
+    """Return the error for a damaged state_dict."""
     told = f"{type(defect).__name__}: {defect}" if isinstance(defect, Exception) else str(defect)
     return ValueError(
         f"state_dict must be as it was saved (training goes on exactly from it), got a damaged one: {told}"
@@ -63,7 +63,7 @@ def damaged(defect: object) -> ValueError:
 
 
 def unpack(session: Session, packed: dict[str, Plain]) -> Saved:
-    """The inverse of `pack`, for the same kind of search and direction. Refuses what does not fit; changes nothing."""
+    """Invert `pack`, for equal search and direction classes; raise an error if it does not fit, change nothing."""
     _check_kind(session, packed)
     try:
         driver = unpack_driver(session.driver.search, packed["driver"])
@@ -106,7 +106,7 @@ def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
 
 
 def _check_pending(saved: Saved) -> None:
-    """A search under way waits for a probe, and has the gradients of those that it may yet accept."""
+    """Check that a search in progress waits for a probe and that the gradients of its candidates were kept."""
     pending = saved.driver.pending
     if pending is None:
         if saved.standing.probing or saved.kept:

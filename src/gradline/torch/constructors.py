@@ -1,4 +1,4 @@
-"""The searches to begin with as optimizers, in one line each: the paper's two, and our own."""
+"""Optimizers for three searches: `GOLSI` and `PrLS` of the paper, and gradline's own `Angle`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["GOLSI", "Angle", "PrLS"]
 
 
 class GOLSI(LineSearchOptimizer):
-    """GOLS-I, the paper's gradient-only line search, in one line.
+    """Optimizer that finds its steps by GOLS-I, the gradient-only line search of the paper.
 
     ```python
     import torch, gradline
@@ -39,12 +39,12 @@ class GOLSI(LineSearchOptimizer):
 
     Args:
         params: parameters or parameter groups.
-        direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
-        reuse_gradient: begin a search from the accepted probe's gradient; `False` evaluates its start anew.
-        spread: make one probe in each `step(closure)`, and go on with the next one's batch: for trainers.
-        same_noise: draw the same random numbers (dropout) in all evaluations of a search.
-        model: the module that is called in training; `None`: it is found.
-        process_group: the process group, if it cannot be inferred from DDP or FSDP. On all five see
+        direction: a torch optimizer class whose update is the direction; `None`: steepest descent.
+        reuse_gradient: start each search from the gradient of the accepted probe; `False` evaluates it again.
+        spread: make one probe per `step(closure)` and continue with the next mini-batch, for trainers.
+        same_noise: draw the same random numbers (dropout masks) in all evaluations of a search.
+        model: the module called in training; `None`: detect it.
+        process_group: the process group, if it cannot be inferred from DDP or FSDP. For the last five see
             [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]: `step_first`, `growth`, `overshoot`,
             `step_min`, `step_max`, `strict`, `max_probes`. None needs to be changed.
@@ -75,10 +75,11 @@ class GOLSI(LineSearchOptimizer):
 
 
 class Angle(LineSearchOptimizer):
-    """Adam without a learning rate, for every batch size: each step follows from the angle of the one before.
+    """Adam without a learning rate, for any batch size: the angle after each step sets the size of the next.
 
-    One evaluation a step, with or without a closure. The step is Adam's learning rate, found and adapted by the angle
-    between the gradient and the way come so far (see [`gradline.searches.Angle`][gradline.searches.Angle]).
+    Each step needs one evaluation, with or without a closure. The step is Adam's learning rate, adapted by the angle
+    between the gradient and the displacement of the parameters (see
+    [`gradline.searches.Angle`][gradline.searches.Angle]).
 
     ```python
     import torch, gradline
@@ -100,15 +101,15 @@ class Angle(LineSearchOptimizer):
     ```
 
     Args:
-        params: parameters or parameter groups; groups take Adam's options (or those of another direction), but no `lr`.
-        direction: the class of a torch optimizer whose update gives the direction, or a `functools.partial` of it;
-            `None`: steepest descent.
-        reuse_gradient: begin a search from the accepted probe's gradient; `False` evaluates its start anew, which takes
-            two evaluations a step.
-        spread: make one probe in each `step(closure)`, and go on with the next one's batch: for trainers.
-        same_noise: draw the same random numbers (dropout) in all evaluations of a search.
-        model: the module that is called in training; `None`: it is found.
-        process_group: the process group, if it cannot be inferred from DDP or FSDP. On all five see
+        params: parameters or parameter groups; groups take the options of the direction's optimizer, except `lr`.
+        direction: a torch optimizer class, or a `functools.partial` of it, whose update is the direction; `None`:
+            steepest descent.
+        reuse_gradient: start each search from the gradient of the accepted probe; `False` evaluates it again, which
+            takes two evaluations per step.
+        spread: make one probe per `step(closure)` and continue with the next mini-batch, for trainers.
+        same_noise: draw the same random numbers (dropout masks) in all evaluations of a search.
+        model: the module called in training; `None`: detect it.
+        process_group: the process group, if it cannot be inferred from DDP or FSDP. For the last five see
             [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         options: settings of [`gradline.searches.Angle`][gradline.searches.Angle]: `gain`, `step_first`, `step_min`,
             `step_max`. None needs to be changed.
@@ -139,10 +140,10 @@ class Angle(LineSearchOptimizer):
 
 
 class PrLS(LineSearchOptimizer):
-    """PrLS, the probabilistic line search (Mahsereci and Hennig 2017), in one line.
+    """Optimizer that finds its steps by PrLS, the probabilistic line search (Mahsereci and Hennig 2017).
 
-    It looks at values and slopes *and how sure they are*: their variances over the samples of the mini-batch. So the
-    closure returns the losses of all samples, a vector, and leaves the backward pass to the optimizer:
+    The search uses values, slopes and the variances of both over the samples of the mini-batch. The closure therefore
+    returns the vector of per-sample losses and does not call `backward()`:
 
     ```python
     import torch, gradline
@@ -163,20 +164,21 @@ class PrLS(LineSearchOptimizer):
     assert loss < 0.1
     ```
 
-    Where a search accepts an earlier one of its probes, parameters and gradient are that probe's. How variances are
-    found, and what they cost, is told in [`gradline.torch.moments`][gradline.torch.moments].
+    If a search accepts an earlier probe, parameters and gradients are set to those of that probe. For the computation
+    of the variances and its cost see [`gradline.torch.moments`][gradline.torch.moments].
 
     Args:
         params: parameters or parameter groups.
-        direction: the class of a torch optimizer whose update gives the direction; `None`: steepest descent.
+        direction: a torch optimizer class whose update is the direction; `None`: steepest descent.
         reuse_gradient: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         same_noise: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         model: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         process_group: see [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        diagonal: take the slope's variance as Σ d_i² var g_i, as if the components of the gradient were independent.
-            The paper had it so; it costs more. `False`: the exact one, from the slopes of all samples.
-        allow_batch_norm: do not refuse losses whose samples BatchNorm (in training mode) mixes. Their variances are
-            then a guess.
+        diagonal: compute the variance of the slope as Σ d_i² var g_i, as if the components of the gradient were
+            independent. This is the paper's method and more expensive. `False`: the exact variance, from the slopes of
+            all samples.
+        allow_batch_norm: accept models in which BatchNorm in training mode mixes the samples. The variances are then
+            only approximate.
         options: settings of [`gradline.searches.Prls`][gradline.searches.Prls].
     """
 

@@ -1,10 +1,9 @@
-"""The modules that use an optimizer's parameters.
+"""Find the modules that use an optimizer's parameters.
 
-An optimizer is given parameters, but must know two things about the modules around them: which layers have running
-statistics (rejected probes must not count in BatchNorm's), and whether `DistributedDataParallel` or `fully_shard`
-spreads them over processes. Modules are found when they are called: a global forward pre-hook
-(`register_module_forward_pre_hook`) is registered from the optimizer's construction to the end of its first step.
-`model=` makes that unnecessary.
+An optimizer is given parameters, but must know which layers have running statistics (rejected probes must not update
+BatchNorm's), and whether `DistributedDataParallel` or `fully_shard` distributes the parameters. Modules are found when
+they are called, by a global forward pre-hook (`register_module_forward_pre_hook`) that is registered from the
+optimizer's construction to the end of its first step. With `model=` this is not needed.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from gradline.torch.statistics import RunningStatistics
 __all__ = ["ModuleContext"]
 
 _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
-"""torch.compile warns that a global hook is called once more for a compiled module. Ours may be called repeatedly."""
+"""torch.compile warns that global hooks are called twice for a compiled module, which is harmless for this one."""
 
 
 class ModuleContext:
-    """The modules that hold some parameters, and the running statistics of their layers.
+    """The modules that contain some parameters, and the running statistics of their layers.
 
     Args:
         parameters: returns the parameters.
-        model: the model, where it is known. Otherwise modules are found while `listen` is in force.
+        model: the model, if known. Otherwise modules are found between `listen` and `stop`.
     """
 
     def __init__(self, parameters: Callable[[], list[Tensor]], model: nn.Module | None = None) -> None:
         self.parameters = parameters
-        self._roots = _Modules()  # called, and hold parameters of ours
-        self._others = _Modules()  # need not be looked at when they are called
+        self._roots = _Modules()  # called modules that contain our parameters
+        self._others = _Modules()  # modules to ignore when they are called
         self.statistics = RunningStatistics()
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
@@ -49,7 +48,7 @@ class ModuleContext:
             self._roots.add(model)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy is used by other modules, and finds them itself.
+        # A copy belongs to other modules and finds them itself.
         return {"parameters": self.parameters, "on_found": self.on_found}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -57,28 +56,28 @@ class ModuleContext:
         self.on_found = state["on_found"]
 
     def listen(self) -> None:
-        """Find the modules that are called from now on, until `stop`. With a given model nothing needs to be found."""
+        """Find the modules that are called from now on, until `stop`; with a given model, do nothing."""
         self.known = False
         self._others.clear()
         if self._given is None:
             _listening.add(self)
 
     def stop(self) -> None:
-        """End what `listen` began."""
+        """Stop finding modules."""
         self.known = True
         _listening.discard(self)
 
     def around(self) -> list[nn.Module]:
-        """Return the modules that hold any of the parameters, themselves or in a submodule."""
+        """Return the modules that contain any of the parameters, directly or in a submodule."""
         ours = self._ids()
         return [module for module in self._all() if _holds_any(module, ours)]
 
     def refresh(self) -> None:
-        """Look again at the layers of the modules found: they may have been changed."""
+        """Update the tracked layers from the modules found, which may have changed."""
         self.statistics.watch(self._layers())
 
     def called(self, module: nn.Module) -> None:
-        """Note that a module's forward pass begins."""
+        """Handle the start of a module's forward pass."""
         if module in self._others:
             return
         if module in self._roots:
@@ -104,7 +103,7 @@ class ModuleContext:
                     yield module
 
     def _layers(self) -> Iterator[nn.Module]:
-        """All layers of modules whose trainable parameters are all ours; each may come several times."""
+        """Yield all layers of modules whose trainable parameters are all ours, possibly repeatedly."""
         ours = self._ids()
         for module in self._all():
             trained = [p for p in _parameters(module) if p.requires_grad]
@@ -113,7 +112,7 @@ class ModuleContext:
 
 
 def _submodules(module: nn.Module) -> Iterator[nn.Module]:
-    """A module and all its submodules, each once. (`Module.modules` refuses those that cannot be hashed.)"""
+    """Yield a module and all its submodules, each once; unlike `Module.modules`, also unhashable ones."""
     seen: set[int] = set()
     found = [module]
     while found:
@@ -134,7 +133,7 @@ def _holds_any(module: nn.Module, ours: set[int]) -> bool:
 
 
 class _Modules:
-    """A weak set of modules by identity: some cannot be hashed."""
+    """Weak set of modules by identity, since some are not hashable."""
 
     def __init__(self) -> None:
         self._references: dict[int, weakref.ref[nn.Module]] = {}
@@ -154,9 +153,9 @@ class _Modules:
 
 
 class _Listening:
-    """The contexts that find modules, and the one hook that serves them all.
+    """The contexts that currently find modules, and the global hook shared by all of them.
 
-    Within a module's forward pass the hook is off: its submodules are known, and what is compiled there sees no hook.
+    The hook is removed during a module's forward pass: its submodules are known, and compiled code meets no hook.
     """
 
     def __init__(self) -> None:
@@ -198,7 +197,7 @@ class _Listening:
             if context is not None:
                 context.called(module)
         if isinstance(module, torch.jit.ScriptModule):
-            return  # it takes no hooks of its own, and its submodules call none
+            return  # it cannot have hooks, and its submodules call none
         self._unregister()
         returned: RemovableHandle
 

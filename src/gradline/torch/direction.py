@@ -1,6 +1,6 @@
-"""Search directions: steepest descent, and any torch optimizer's own update.
+"""Search directions: steepest descent, and the update of any torch optimizer.
 
-A direction is aimed once per search, from the gradient at the origin; probes do not touch it.
+A direction is computed once per search, from the gradient at the origin.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from gradline.torch.measuring import single_pass
 from gradline.torch.private import foreach_copy_, foreach_div_, foreach_neg_, foreach_sub_
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
-"""Builds a torch optimizer from parameter groups and a learning rate: an optimizer's class, or a partial of it."""
+"""Builds a torch optimizer from parameter groups and a learning rate: an optimizer class, or a partial of it."""
 
 
 class SteepestDescent:
-    """d = -g. Slope and length follow from the gradient's length, without another transfer."""
+    """Direction d = -g. Slope and length follow from the length of the gradient."""
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
@@ -38,14 +38,13 @@ class SteepestDescent:
 
 
 class Update:
-    """d = what a torch optimizer would add to the parameters for each unit of learning rate.
+    """Direction d = the update of a torch optimizer per unit of learning rate, so that α *is* its learning rate.
 
-    So α *is* the learning rate which that optimizer lacks. Its state (momentum, second moments) advances once per
-    direction, never per probe.
+    The optimizer's state (momentum, second moments) advances once per direction, not per probe.
 
-    The update is taken at a learning rate of 2^32 and divided by it. A power of two changes no digit, and at a learning
-    rate of 1 the digits of a small update would be lost when it is added to a large parameter. (float16 has no room for
-    that: there it is 1.)
+    The update is computed at a learning rate of 2^32 and divided by it. A power of two is exact, and at a learning rate
+    of 1 the digits of a small update would be lost when it is added to a large parameter. For float16, whose range is
+    too small, the learning rate is 1.
     """
 
     def __init__(self, base: Optimizer) -> None:
@@ -61,7 +60,7 @@ class Update:
                 f"the learning rate's place), got {type(base).__name__}"
             )
         self.base = base
-        self._trusted: Line | None = None  # the line for which the base was seen to leave other parameters alone
+        self._trusted: Line | None = None  # the line for which the base left other parameters unchanged
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
@@ -71,7 +70,7 @@ class Update:
         everything = [] if line is self._trusted else line.others(p for group in groups for p in group["params"])
         others = [local(other).detach() for other in everything]
         before = [other.clone() for other in others]
-        # Squares of such gradients may overflow, and a second moment that is infinite once is so for ever.
+        # Squares of such gradients may overflow, and an infinite second moment remains infinite.
         risky = gradient_norm * gradient_norm > min(torch.finfo(part.dtype).max for part in line.parts) / 4.0
         kept = self._kept_state() if risky else None
         try:
@@ -108,7 +107,7 @@ class Update:
         }
 
     def _put_back(self, kept: dict[Tensor, dict[str, Any]]) -> None:
-        """Put the base's state back in place: others may hold its tensors."""
+        """Restore the base's state in place, since other code may hold its tensors."""
         state = self.base.state
         for parameter in [parameter for parameter in state if parameter not in kept]:
             del state[parameter]
@@ -123,12 +122,12 @@ class Update:
                     now[name] = value
 
     def _is_finite(self) -> bool:
-        """Whether the base's state is."""
+        """Whether the base's state is finite."""
         state = (value for held in self.base.state.values() for value in held.values())
         return all(bool(local(value).isfinite().all()) for value in state if isinstance(value, Tensor))
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch's optimizers copy only their state and groups; some keep more than that, such as Lion.
+        # torch's optimizers copy only state and groups; some, such as Lion, have further attributes.
         return {"kind": type(self.base), "attributes": own_attributes(self.base)}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -138,7 +137,7 @@ class Update:
 
 
 def own_attributes(optimizer: Optimizer) -> dict[str, Any]:
-    """What a copy of an optimizer needs: all but hooks and a `step` that a scheduler has put in place of its own."""
+    """Return the attributes that a copy of an optimizer needs: all but hooks and a `step` patched by a scheduler."""
     return {
         name: value
         for name, value in vars(optimizer).items()

@@ -1,11 +1,11 @@
-"""The displacement of the parameters: from the mean of all earlier accepted points to the present one.
+"""The displacement of the parameters: the current accepted point minus the mean of all earlier ones.
 
-With x_n the point after n steps, w_n = x_n - (x_0 + … + x_(n-1))/n. A search that takes no step adds no point. A step
-α d takes it to
+With x_n the point after n steps, w_n = x_n - (x_0 + … + x_(n-1))/n. A search without a step adds no point. A step α d
+gives
 
     w_(n+1) = n/(n+1) · w_n + α d,
 
-so one vector is all that is kept: a sum of all steps in which the later ones weigh more.
+so that only one vector is stored: a sum of all steps, with larger weights on later ones.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ __all__ = ["Displacement"]
 
 
 class Displacement:
-    """One vector, in parts that belong to parameters; of sharded ones the parts that are here."""
+    """The displacement as one tensor per parameter (of sharded parameters, the local shard)."""
 
     def __init__(self, parameters: Sequence[Tensor] = (), parts: Sequence[Tensor] = ()) -> None:
         self.parameters = list(parameters)
         self.parts = list(parts)
 
     def of(self, parameters: list[Tensor]) -> list[Tensor]:
-        """Return the parts of some parameters; zeros for those that have not moved yet."""
+        """Return the tensors of some parameters; zeros for those that have not moved yet."""
         if list(map(id, parameters)) == list(map(id, self.parameters)):
             return self.parts
         known = dict(zip(map(id, self.parameters), self.parts, strict=True))
@@ -49,16 +49,16 @@ class Displacement:
         return along, norm * length
 
     def add(self, line: Line, step: float, before: int) -> None:
-        """Add a step along a line, after so many steps before."""
-        if self.parts:  # those of parameters that rest now too: the mean of their points comes nearer
+        """Add a step along a line, after `before` earlier steps."""
+        if self.parts:  # also of parameters that do not move in this step: their mean changes too
             foreach_mul_(self.parts, before / (before + 1))
         parts = self.of(line.parameters)
         if all(torch.finfo(dtype).tiny <= step <= torch.finfo(dtype).max for dtype in {part.dtype for part in parts}):
             foreach_add_(parts, line.directions, alpha=step)
-        else:  # the parameters' type cannot hold it
+        else:  # the step is out of range of the dtype
             for part, direction in zip(parts, line.directions, strict=True):
                 part.copy_(part.double().add_(direction.double(), alpha=step))
 
     def conform(self) -> None:
-        """Follow parameters that have another type or device now."""
+        """Convert to the parameters' current dtype and device."""
         self.parts = [part.to(local(parameter)) for parameter, part in zip(self.parameters, self.parts, strict=True)]

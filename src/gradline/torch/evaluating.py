@@ -1,6 +1,6 @@
-"""Evaluations: gradients are computed by a closure, or were by the user's own `loss.backward()`, and measured.
+"""Compute and measure gradients, from a closure or from the user's own `loss.backward()`.
 
-Computing and measuring are two calls: in between it becomes known which processes take part.
+Computing and measuring are separate calls, because the participating processes may be discovered in between.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Closure: TypeAlias = Callable[[], Any]
 
 
 class Computed(NamedTuple):
-    """What one evaluation computed, before anything of it is measured: `scalars` are measured with the gradients."""
+    """Tensors of one evaluation before measuring; `scalars` are measured together with the gradients."""
 
     loss: Any
     samples: Evaluated | None
@@ -30,17 +30,17 @@ class Computed(NamedTuple):
 
 
 class Evaluator:
-    """Makes evaluations.
+    """Evaluates closures and measures gradients.
 
     Args:
-        sensor: says what must be measured beside the gradient.
-        clear: removes all gradients.
-        collect: finds the gradients that there are.
+        sensor: determines what is measured besides the gradient.
+        clear: sets all gradients to `None`.
+        collect: returns the current gradients.
     """
 
     def __init__(self, sensor: Sensor, clear: Callable[[], None], collect: Callable[[], Gradients]) -> None:
         self.sensor = sensor
-        self.ranks = LocalReduce()  # the processes that make each evaluation together
+        self.ranks = LocalReduce()  # the processes that take part in each evaluation
         self._clear = clear
         self._collect = collect
         self._under_way: ExitStack | None = None
@@ -50,18 +50,18 @@ class Evaluator:
             **vars(self),
             "ranks": LocalReduce(),
             "_under_way": None,
-        }  # process groups are not copied, but found anew
+        }  # process groups are not copied but discovered again
 
     def join(self, ranks: LocalReduce) -> None:
-        """Evaluate together with other processes from now on, in an evaluation under way too."""
+        """Evaluate together with other processes from now on, including a current evaluation."""
         self.ranks = ranks
         if self._under_way is not None:
             self._under_way.enter_context(ranks.failing_together(in_forward=True))
 
     def evaluate(self, closure: Closure) -> Computed:
-        """Have a closure compute the gradients."""
+        """Clear the gradients, call the closure and return what it computed."""
         with self._together():
-            self._clear()  # or a closure that forgets it would see all gradients there ever were
+            self._clear()  # otherwise gradients would accumulate in closures without zero_grad()
             with torch.enable_grad():
                 loss = closure()
             samples = None
@@ -72,7 +72,7 @@ class Evaluator:
             return Computed(loss, samples, self.sensor.scalars(loss, gradients), gradients)
 
     def take(self, closure: Closure | None = None) -> Computed:
-        """Take the gradients there are, or that a closure adds to them."""
+        """Return the current gradients, after calling a closure that adds to them, if given."""
         loss = None
         with self._together():
             if closure is not None:
@@ -83,7 +83,7 @@ class Evaluator:
             return Computed(loss, None, scalars, gradients)
 
     def measure(self, computed: Computed, line: Line | None) -> Evaluation:
-        """Measure what was computed, along a line if there is one."""
+        """Measure an evaluation, along a line if there is one."""
         loss, samples, tensors, gradients = computed
         if line is None:
             norm, slope, scalars = self.ranks.measure(*gradients, [], *tensors)
@@ -95,7 +95,7 @@ class Evaluator:
 
     @contextmanager
     def _together(self) -> Iterator[None]:
-        """Make what fails in one process fail in all, for one evaluation."""
+        """Make an evaluation that fails in one process fail in all."""
         with ExitStack() as self._under_way:
             try:
                 self._under_way.enter_context(self.ranks.failing_together())

@@ -1,9 +1,10 @@
 """The line x0 + α d through parameter space.
 
-Parameters are always set to x0 + α d from the saved x0, never by increments: nothing drifts and the way back is exact.
+Parameters are always set to x0 + α d from the saved x0, never by increments, so that they do not drift and are restored
+exactly.
 
-On an accelerator launching kernels is what costs, so the work is done in torch's foreach kernels. On a CPU memory
-traffic costs, so there one pass over each tensor does what takes foreach two (`single_pass`).
+On accelerators, where kernel launches dominate, torch's foreach kernels are used. On CPUs, where memory traffic
+dominates, each tensor is processed in one pass (`single_pass`); foreach kernels would need two.
 """
 
 from __future__ import annotations
@@ -25,25 +26,25 @@ _EACH = 2**10
 
 
 class Gradients(NamedTuple):
-    """The parameters that have a gradient now, and their gradients; of sharded ones the parts that are here."""
+    """Parameters that have a gradient, and their gradients (of sharded parameters, the local shards)."""
 
     parameters: list[Tensor]
     tensors: list[Tensor]
 
     def cloned(self) -> Gradients:
-        """A copy that later evaluations do not overwrite."""
+        """Return a copy that later evaluations do not overwrite."""
         return Gradients(self.parameters, [gradient.clone() for gradient in self.tensors])
 
     def release(self) -> None:
-        """Leave no parameter with one of these as its `.grad`, so that nobody writes to them."""
+        """Set `.grad` of the parameters to `None`, so that nothing writes to these gradients."""
         for parameter in self.parameters:
             parameter.grad = None
 
 
 class Line:
-    """Some parameters, the direction they move along, and a copy of where they started (valid while `away`).
+    """Parameters, the direction they move along, and a copy of their origin (valid while `away`).
 
-    `aimed` tells whether the direction has been set. Of sharded parameters all this is about the parts that are here.
+    `aimed` is true once the direction has been set. Of sharded parameters the tensors are the local shards.
     """
 
     def __init__(self, parameters: list[Tensor], ranks: LocalReduce | None = None) -> None:
@@ -58,12 +59,12 @@ class Line:
         self.aimed = False
         self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
-        # A quarter of the distance between the two largest numbers: a finite number plus less than half stays finite.
+        # A quarter of the gap between the two largest numbers: a finite number plus less than half of it stays finite.
         self._harmless = min(info.max * info.eps / 8.0 for info in (torch.finfo(p.dtype) for p in parameters))
 
     @property
     def parts(self) -> list[Tensor]:
-        """The tensors that are moved: the parameters, or the parts of sharded ones that are here, as they are now."""
+        """The tensors that are moved: the parameters, or the local shards of sharded ones."""
         return [local(parameter) for parameter in self.parameters] if self.sharded else self.parameters
 
     @classmethod
@@ -77,7 +78,7 @@ class Line:
         aimed: bool = True,
         ranks: LocalReduce | None = None,
     ) -> Line:
-        """A line as it was saved, in buffers of its own: what was saved may still be in use elsewhere."""
+        """Return a saved line with its own copies of the saved tensors."""
         line = cls(parameters, ranks)
         with torch.no_grad():
             foreach_copy_(line.origins, origins)
@@ -86,13 +87,13 @@ class Line:
         return line
 
     def among(self, ranks: LocalReduce) -> Line:
-        """The same line, measured together with other processes."""
+        """Return the same line, measured together with other processes."""
         if ranks is self.ranks:
             return self
         return self._again(ranks)
 
     def conforming(self) -> Line:
-        """The same line for parameters that have another type or device now; itself where they have not."""
+        """Return the line converted to the parameters' current dtype and device; itself if they are unchanged."""
         same = True
         for parameter, part, origin in zip(self.parameters, self.parts, self.origins, strict=True):
             if part.shape != origin.shape:
@@ -113,13 +114,13 @@ class Line:
         return build, (self.parameters, self.origins, self.directions)
 
     def leave(self) -> None:
-        """Save where the parameters are, before they are moved."""
+        """Save the current parameters as the origin, before they are moved."""
         foreach_copy_(self.origins, self.parts)
         self.away = True
 
     def go(self, step: float) -> None:
-        """Put the parameters at x0 + step · d."""
-        torch.clear_autocast_cache()  # it may hold the weights as they were
+        """Set the parameters to x0 + step · d."""
+        torch.clear_autocast_cache()  # it may hold old weights
         fresh = not self.away
         if fresh:
             self.leave()
@@ -137,7 +138,7 @@ class Line:
         self.ranks.moved()
 
     def home(self) -> None:
-        """Put the parameters back, exactly."""
+        """Set the parameters to the origin, exactly."""
         if self.away:
             torch.clear_autocast_cache()
             foreach_copy_(self.parts, self.origins)
@@ -145,36 +146,36 @@ class Line:
             self.ranks.moved()
 
     def versions(self) -> list[tuple[int, int]] | None:
-        """What tells whether somebody may have written to the parameters since; `None` where nothing does.
+        """Return version counters that show writes to the parameters; `None` if they are sharded.
 
-        It shows in-place operations and other storages (`p.data = …`), but not in-place operations on `p.data`.
+        They show in-place operations and new storages (`p.data = …`), but not in-place operations on `p.data`.
         """
         return None if self.sharded else [(version(part), part.data_ptr()) for part in self.parameters]
 
     def is_at(self, step: float | None) -> bool:
-        """Whether the parameters are x0 + step · d, to the last digit; x0 itself, without a step.
+        """Return whether the parameters equal x0 + step · d, or x0 if step is `None`, bit for bit.
 
-        Looks at every number. Of sharded parameters all processes must ask, and get the same answer.
+        Compares every value. With sharded parameters all processes must call it and get the same answer.
         """
         places = zip(self.parts, self.origins, self.directions, strict=True)
         here = all(_same(part, self._place(origin, direction, step).to(part)) for part, origin, direction in places)
         return not self.ranks.any(not here) if self.sharded else here
 
     def is_finite(self, step: float, length: float) -> bool:
-        """Whether x0 + step · d, where the parameters are now, is finite in their type, with ‖d‖ = `length`.
+        """Return whether the current parameters, x0 + step · d with ‖d‖ = `length`, are finite.
 
-        Looks at them only where the step is so long that they may not be. All processes must ask.
+        Checks the values only if the step is large enough for an overflow. All processes must call it.
         """
         if step * length < self._harmless:
             return True
         return not self.ranks.any(not all(bool(part.isfinite().all()) for part in self.parts))
 
     def _representable(self, step: float) -> bool:
-        """Whether the parameters' type can hold a step."""
+        """Return whether a step is in range of the parameters' dtype."""
         return self._shortest <= step <= self._longest
 
     def _place(self, origin: Tensor, direction: Tensor, step: float | None) -> Tensor:
-        """Where `go` puts a part; the origin without a step."""
+        """Return the values that `go` sets; the origin if step is `None`."""
         if step is None:
             return origin
         if not self._representable(step):
@@ -182,25 +183,25 @@ class Line:
         return torch.add(origin, direction, alpha=step)
 
     def moves(self, parameters: list[Tensor]) -> bool:
-        """Whether it is these parameters that move (by identity: tensors have no plain equality)."""
+        """Return whether these are the parameters of the line (by identity)."""
         return list(map(id, parameters)) == list(map(id, self.parameters))
 
     def directions_of(self, parameters: list[Tensor]) -> list[Tensor]:
-        """The parts of the direction that belong to some parameters; zeros for those that do not move."""
+        """Return the direction of some parameters; zeros for those that do not move."""
         if self.moves(parameters):
             return self.directions
         parts = dict(zip(map(id, self.parameters), self.directions, strict=True))
         return [parts[id(p)] if id(p) in parts else torch.zeros_like(local(p)) for p in parameters]
 
     def others(self, parameters: Iterable[Tensor]) -> list[Tensor]:
-        """Those of some parameters that do not move."""
+        """Return those of some parameters that do not move."""
         moving = set(map(id, self.parameters))
         return [parameter for parameter in parameters if id(parameter) not in moving]
 
     def measure(self, gradients: Gradients, *more: Tensor) -> tuple[float, float, list[float]]:
-        """The gradient's length, its slope along the line, and `more` scalars, in one transfer.
+        """Return the length of the gradient, the slope along the line, and `more` scalars, in one transfer.
 
-        A parameter that does not move adds nothing to the slope.
+        Parameters that do not move do not contribute to the slope.
         """
         along = self.directions_of(gradients.parameters)
         if self._pair and along is self.directions:
@@ -210,16 +211,15 @@ class Line:
         return self.ranks.measure(gradients.parameters, gradients.tensors, along, *more)
 
     def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
-        """The direction's length, and the slope along it at a gradient of the parameters that move."""
+        """Return the length of the direction and the slope along it for a gradient."""
         length, slope, _ = self.ranks.measure(self.parameters, self.directions, gradients.tensors)
         return length, slope
 
 
 class _Pair:
-    """Direction and gradient of few numbers side by side, so that two calls give all there is to know.
+    """Direction and gradient in one matrix, so that two calls measure both.
 
-    For a small model on a CPU, or one in small pieces, the calls cost more than the arithmetic, and one more copy of it
-    costs little.
+    For small models on a CPU, calls take more time than arithmetic, and the additional copy is cheap.
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
@@ -232,7 +232,7 @@ class _Pair:
 
     @staticmethod
     def suits(parameters: list[Tensor]) -> bool:
-        """Whether the parameters are few numbers, or few numbers each, of one sort, on a CPU."""
+        """Return whether the parameters are small, on a CPU and of one dtype."""
         sort = parameters[0].dtype
         return (
             sort in (torch.float32, torch.float64)
@@ -248,5 +248,5 @@ class _Pair:
 
 
 def _same(left: Tensor, right: Tensor) -> bool:
-    """Whether all numbers are the same; NaN is NaN."""
+    """Return whether two tensors are equal, with NaN equal to NaN."""
     return torch.equal(left, right) or torch.allclose(left, right, rtol=0.0, atol=0.0, equal_nan=True)

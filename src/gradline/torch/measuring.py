@@ -1,6 +1,6 @@
-"""Lengths and inner products of vectors that come in parts, one for each parameter.
+"""Measure lengths and inner products of vectors given as one tensor per parameter.
 
-All numbers that a decision needs cross from the device to the host in one transfer.
+All numbers of one evaluation are copied from the device to the host in one transfer.
 """
 
 from __future__ import annotations
@@ -20,35 +20,33 @@ _HALF = (torch.bfloat16, torch.float16)
 
 
 class LocalReduce:
-    """Reduces measurements in one process, where they are what they are. In several, `DistributedReduce` does it."""
+    """Reduction of measurements in a single process; `DistributedReduce` reduces over several."""
 
     size = 1
-    gathered: Sequence[weakref.ref[Any]] = ()  # modules that may hold whole copies of sharded parameters
+    gathered: Sequence[weakref.ref[Any]] = ()  # modules that may hold unsharded copies of parameters
 
     def begin(self, settings: Callable[[], Mapping[str, str]]) -> None:
-        """A step begins, with these settings."""
+        """Begin a step with these settings."""
 
     def at(self, search: int, probe: int, step: float) -> None:
-        """The next evaluation is this probe of this search; probe 0 is the search's origin."""
+        """Set the index of search and probe (0: the origin) and the step of the next evaluation."""
 
     def measure(
         self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor
     ) -> tuple[float, float, list[float]]:
-        """What `measure` says of vectors whose parts belong to these parameters."""
+        """Return the result of `measure` for vectors over these parameters."""
         return measure(vectors, others, *more)
 
     def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
-        """The mean of a number over `count` samples, and the variance of that mean."""
+        """Return mean and variance of the mean, pooled over the samples of all processes."""
         return mean, variance
 
     def any(self, here: bool) -> bool:
-        """Whether something is so in any of the processes; all of them ask."""
+        """Return whether `here` is true in any process; all processes must call it."""
         return here
 
     def moved(self) -> None:
-        """Sharded parameters were moved: `fully_shard` must not go on with whole copies of them (as evaluation without
-        a backward pass leaves them).
-        """
+        """Discard unsharded copies of parameters, which `fully_shard` keeps after evaluation without backward."""
         for reference in self.gathered:
             module = reference()
             if module is not None:
@@ -56,29 +54,29 @@ class LocalReduce:
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """For what comes just before the numbers of all ranks are exchanged: what fails here fails in all."""
+        """Context manager before an exchange of numbers: an exception in one process is raised in all."""
         yield
 
     @contextmanager
     def failing_together(self, *, in_forward: bool = False) -> Iterator[None]:
-        """For one evaluation: what fails in one process fails in all. `in_forward`: its forward pass has just begun."""
+        """Context manager of an evaluation: a failure in one process fails in all. `in_forward`: forward has begun."""
         yield
 
 
 def single_pass(tensors: Sequence[Tensor]) -> bool:
-    """Whether to go through tensors one by one, each once, rather than through all of them with each foreach kernel."""
+    """Return whether to process tensors one by one in a single pass instead of by foreach kernels."""
     return tensors[0].is_cpu
 
 
 def measure(vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor) -> tuple[float, float, list[float]]:
-    """The length of a vector, its inner product with another, and `more` scalars, in one transfer.
+    """Return the length of a vector, its inner product with another, and `more` scalars, in one transfer.
 
-    Both vectors come as their parts, one for each parameter; without `others` the product is 0.
+    Both vectors are sequences of tensors, one for each parameter; without `others` the product is 0.
     """
     norm, product, values = _measure(vectors, others, more)
     in_range = 0.0 < norm < math.inf and math.isfinite(product)
     if not in_range and any(v.dtype != torch.float64 for v in vectors) and vectors[0].device.type != "mps":
-        # Squares and products overflow and underflow long before lengths do; only then is it worth to look closer.
+        # Squares and products overflow and underflow long before lengths do: repeat in float64.
         return _measure([part.double() for part in vectors], [other.double() for other in others], more)
     return norm, product, values
 
@@ -100,18 +98,18 @@ def _measure(
 
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """An inner product, in float32 at least: half precision would lose the digits of the sum."""
+    """Return an inner product, computed in float32 or better: half precision would lose the digits of the sum."""
     if left.dtype in _HALF:
         left, right = left.float(), right.float()
     if not left.is_contiguous() and left.stride() == right.stride():
-        # In the order in which both lie in memory, as channels_last does, flattening them needs no copy.
+        # Permuted to memory order (channels_last), both can be flattened without a copy.
         order = sorted(range(left.ndim), key=left.stride, reverse=True)
         left, right = left.permute(order), right.permute(order)
     return torch.dot(left.reshape(-1), right.reshape(-1))
 
 
 def _to_host(scalars: Sequence[Tensor]) -> list[float]:
-    """All scalars in one transfer."""
+    """Copy all scalars to the host in one transfer."""
     device = scalars[0].device
     numbers: list[float] = torch.stack([scalar.to(device) for scalar in scalars]).tolist()
     return numbers

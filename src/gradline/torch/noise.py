@@ -1,4 +1,4 @@
-"""The same random numbers for every evaluation of a step: dropout then has one mask within a search."""
+"""Repeat random numbers in every evaluation of a step, so that dropout has one mask per search."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 class Noise:
-    """The states of torch's global generators, on the host and where some tensors are."""
+    """Saved states of torch's global generators, on the CPU and on the devices of some tensors."""
 
     def __init__(self, tensors: Iterable[Tensor]) -> None:
         devices = {tensor.device for tensor in tensors if tensor.device.type not in ("cpu", "meta")}
@@ -18,7 +18,7 @@ class Noise:
         self._devices: dict[torch.device, Any] = {d: torch.get_device_module(d).get_rng_state(d) for d in devices}
 
     def again(self) -> None:
-        """Draw the same numbers once more."""
+        """Restore the generators, so that the same numbers are drawn again."""
         torch.set_rng_state(self._host)
         for device, state in self._devices.items():
             torch.get_device_module(device).set_rng_state(state, device)

@@ -1,4 +1,4 @@
-"""`LineSearchOptimizer`, a `torch.optim.Optimizer` whose steps a line search finds."""
+"""`LineSearchOptimizer`: a `torch.optim.Optimizer` that finds its step sizes by a line search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["LineSearchOptimizer"]
 
 
 class LineSearchOptimizer(SavedOptimizer):
-    """Minimise by line searches: no learning rate to choose.
+    """Optimizer that finds the size of each step by a line search, so that no learning rate has to be chosen.
 
     ```python
     import torch, gradline
@@ -48,42 +48,43 @@ class LineSearchOptimizer(SavedOptimizer):
         optimizer.step()
     ```
 
-    **Without a closure** (`loss.backward(); optimizer.step()`) each call is one probe, on whatever batch the loop just
-    used. Between calls the parameters may stand at a probe: call `optimizer.eval()` before you evaluate or save the
-    model and `optimizer.train()` before you go on, or use `with optimizer.eval(): ...`.
+    **Without a closure** (`loss.backward(); optimizer.step()`) each call is one probe: it uses the gradients of the
+    mini-batch just evaluated. Between calls the parameters may be at a probe instead of an accepted point: call
+    `optimizer.eval()` before evaluating or saving the model and `optimizer.train()` before training continues, or use
+    `with optimizer.eval(): ...`.
 
-    **With a closure** (`loss = optimizer.step(closure)`) each call is one whole search, and the parameters stand at the
-    accepted point afterwards. It returns the loss of the accepted probe.
+    **With a closure** (`loss = optimizer.step(closure)`) each call is one whole search. It returns the loss of the
+    accepted probe and leaves the parameters at the accepted point.
 
-    Given the same batches, both ways take the same steps.
+    Given the same mini-batches, both modes take the same steps.
 
-    **Searches that look at variances** (`Moments`, as `Prls` does) need a closure, which returns the vector of
+    **Searches that need variances** (`Moments`, for example `Prls`) need a closure that returns the vector of
     per-sample losses and does not call `backward()`: see [`PrLS`][gradline.PrLS].
 
     Args:
-        params: parameters, named parameters or parameter groups, as for any torch optimizer. All groups move together,
-            by one step. Groups take the options of the direction's optimizer, but no `lr`: the search finds it, and
-            `group["lr"]` shows the last step.
-        search: any search, for example `gradline.searches.GolsI()`.
-        direction: the class of a torch optimizer, or a `functools.partial` of it: its own update becomes the direction,
-            and the step found is its learning rate. It is built over the same groups. `None`: steepest descent.
-        reuse_gradient: begin the next search from the accepted probe's gradient, which is already computed. `False`
-            evaluates it anew at the start of each step, so that with static mini-batches the start belongs to the same
-            batch as the probes. `None`: `False` for searches that compare values as they are, `True` for others.
-        spread: make one probe in each call of `step`, with a closure too: for trainers that pass a closure of one batch
-            and call `step` once for each. The search goes on with the next batch, as it does without a closure, and
-            `eval()` and `train()` are needed as they are there.
-        same_noise: let all evaluations of a `step(closure)` draw the same random numbers from torch's generators, so
-            that dropout has one mask within a search. For closures of one batch; those of `batches.static` and
-            `batches.full` have it without being asked.
-        model: the module that is called in training (the `DistributedDataParallel` wrapper, if there is one). `None`:
-            it is found, by a hook on forward passes between the construction and the first step. Give it if the model
-            is compiled in place (`model.compile()`), if you call its methods rather than itself, or if the very first
-            evaluation may fail on one of several processes.
-        process_group: the processes that train the model together, if they cannot be inferred from
-            `DistributedDataParallel` or `fully_shard`, because you average gradients yourself.
-        diagonal: for searches that look at variances: see [`PrLS`][gradline.PrLS].
-        allow_batch_norm: for searches that look at variances: see [`PrLS`][gradline.PrLS].
+        params: parameters, named parameters or parameter groups, as for any torch optimizer. One step size is used for
+            all groups. Groups take the options of the direction's optimizer except `lr`: the search finds it, and
+            `group["lr"]` holds the last step.
+        search: the line search, for example `gradline.searches.GolsI()`.
+        direction: a torch optimizer class, or a `functools.partial` of it, built over the same groups. Its update per
+            unit of learning rate is the direction, so that the step is its learning rate. `None`: steepest descent.
+        reuse_gradient: start the next search from the gradient of the accepted probe, which is already computed.
+            `False`: evaluate the gradient again at the start of each step, so that with static sampling it comes from
+            the same mini-batch as the probes. `None`: `False` for searches on `Value`, `True` for all others.
+        spread: make one probe per call of `step(closure)` instead of a whole search, for trainers that pass a new
+            closure for each mini-batch. Between calls the parameters may be at a probe: use `eval()` and `train()` as
+            without a closure.
+        same_noise: reset torch's random number generators before each evaluation of a `step(closure)`, so that dropout
+            uses one mask per search. Meant for closures over one mini-batch; closures of `batches.static` and
+            `batches.full` always do this.
+        model: the module called in training (the `DistributedDataParallel` wrapper, if there is one). `None`: detect it
+            by a forward hook between construction and the first step. Pass it if the model is compiled in place
+            (`model.compile()`), if you call its methods instead of the module itself, or if the first evaluation may
+            fail on one of several processes.
+        process_group: the processes that train the model together. Needed only if you average gradients yourself;
+            otherwise it is inferred from `DistributedDataParallel` or `fully_shard`.
+        diagonal: for searches that need variances: see [`PrLS`][gradline.PrLS].
+        allow_batch_norm: for searches that need variances: see [`PrLS`][gradline.PrLS].
     """
 
     # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
@@ -126,7 +127,7 @@ class LineSearchOptimizer(SavedOptimizer):
         self.same_noise = same_noise
         self._optimizer_search_hooks = OrderedDict()
         super().__init__(params if base is None else base.param_groups, {"lr": 0.0})
-        if base is not None:  # one set of groups and one state, whoever changes them
+        if base is not None:  # share groups and state, so that changes of either count for both
             self.param_groups, self.state = base.param_groups, base.state
         self._held = None
         self._stepping = False
@@ -138,50 +139,50 @@ class LineSearchOptimizer(SavedOptimizer):
 
     @property
     def search(self) -> Search[Any, Any]:
-        """The search that finds the steps."""
+        """The line search that finds the step sizes."""
         return self._session.driver.search
 
     @property
     def per_sample(self) -> bool:
-        """Whether closures return the losses of all samples, and leave `backward()` to the optimizer."""
+        """Whether closures must return per-sample losses and must not call `backward()`."""
         return self._session.sensor.per_sample is not None
 
     @property
     def probing(self) -> bool:
-        """Whether the parameters stand at a probe now, and not at an accepted point: see `eval()`."""
+        """Whether the parameters are at a probe instead of an accepted point: see `eval()`."""
         return self._session.standing is Standing.PROBE
 
     @property
     def evaluations(self) -> int:
-        """How many times the gradient was evaluated: closure calls, or `step()` calls without one."""
+        """Number of gradient evaluations: closure calls, and `step()` calls without a closure."""
         return self._session.driver.evaluations
 
     @property
     def iterations(self) -> int:
-        """How many searches have ended."""
+        """Number of finished searches."""
         return self._session.driver.iterations
 
     @property
     def last(self) -> Record[Any, Any] | None:
-        """The last search: its `.step`, `.evaluations`, `.stop` (a sentence) and `.transcript`; `None` at first."""
+        """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; `None` before the first."""
         return self._session.driver.last
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
-        """Make one whole search with a closure, or take one turn of it on the gradients there are.
+        """Perform one whole search with a closure, or one probe with the current gradients without one.
 
-        A failure (an exception in the closure, Ctrl-C) leaves the parameters exactly as they were before the step, and
-        it can be taken again. So does a search that ended at a point that is not finite; a warning tells. A search that
-        looks at slopes does not look at the loss: a NaN loss whose gradients are finite goes unseen.
+        If the closure raises, or on Ctrl-C, the parameters are restored to their values before the call, and `step` can
+        be called again. A search that ends at a non-finite point issues a warning and changes nothing. Searches that
+        use only slopes do not check the loss: a NaN loss with finite gradients is not detected.
 
         Args:
-            closure: computes the loss of a batch, calls `backward()` on it and returns it. Gradients are cleared before
-                each call; `zero_grad()` in it does no harm. For searches that look at variances it computes and returns
-                the losses of all samples, and that is all.
+            closure: computes the loss of a mini-batch, calls `backward()` on it and returns it. Gradients are cleared
+                before each call; calling `zero_grad()` in it is harmless. For searches that need variances it returns
+                the per-sample losses and does not call `backward()`.
 
         Returns:
-            The loss of the accepted probe (the mean of its samples' losses; of the last probe, where none was
-            accepted); `None` without a closure.
+            The loss of the accepted probe (the mean, for per-sample losses; the loss of the last probe if none was
+            accepted), or `None` without a closure.
         """
         if torch.compiler.is_compiling():
             return _uncompiled(LineSearchOptimizer.step, self, closure)
@@ -221,13 +222,13 @@ class LineSearchOptimizer(SavedOptimizer):
                 loss = session.run_search(closure, noise)
         except BaseException:
             self._forget_scaler()
-            with torch.no_grad():  # the closure's way out may have been interrupted
+            with torch.no_grad():  # the closure's exit may have been interrupted
                 try:
                     session.rewind(mark)
                 except BaseException:  # a second failure: Ctrl-C again, or torch's signal of a loader's dead worker
                     session.rewind(mark)
                     raise
-            if noise is not None:  # taken again, the step sees the same noise: a part of it may have been seen
+            if noise is not None:  # repeated, the step draws the same random numbers
                 noise.again()
             raise
         finally:
@@ -242,26 +243,26 @@ class LineSearchOptimizer(SavedOptimizer):
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
     def _forget_scaler(self) -> None:
-        """GradScaler sets these for one step, and if it fails leaves them: the next would be divided by both scales."""
+        """Delete the attributes GradScaler sets for one step, so that a failed step does not scale the next one too."""
         for name in ("grad_scale", "found_inf"):
             vars(self).pop(name, None)
 
     def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
-        """Have `hook(record)` called whenever a search has ended, with what is then `optimizer.last`.
+        """Register a hook that is called as `hook(record)` after each search; the record is `optimizer.last`.
 
         Returns:
-            A handle: `handle.remove()` ends it.
+            A handle; `handle.remove()` removes the hook.
         """
         handle = RemovableHandle(self._optimizer_search_hooks)
         self._optimizer_search_hooks[handle.id] = hook
         return handle
 
     def eval(self) -> _EvalMode:
-        """Put the last accepted point in place, to evaluate or save the model, until `train()`.
+        """Set the parameters to the last accepted point, for evaluating or saving the model, until `train()`.
 
-        Also a context manager: `with optimizer.eval(): ...` goes on as before at its end. What is written to the
-        parameters meanwhile counts, in whatever way: the next search begins there. Where parameters are sharded, call
-        `eval()` and `train()` in all processes.
+        Also a context manager: `with optimizer.eval(): ...` restores the previous mode at its end. If the parameters
+        are changed in this mode, the next search starts from the changed values. With sharded parameters, call `eval()`
+        and `train()` in all processes.
         """
         self._refuse_in_closure("eval()")
         self._conform()
@@ -279,7 +280,7 @@ class LineSearchOptimizer(SavedOptimizer):
         return _EvalMode(self, previously)
 
     def train(self) -> None:
-        """Go back to where the search goes on, after `eval()`."""
+        """Set the parameters back to the probe that was current before `eval()`, so that training can continue."""
         self._refuse_in_closure("train()")
         self._conform()
         session = self._session
@@ -295,10 +296,10 @@ class LineSearchOptimizer(SavedOptimizer):
             session.standing = Standing.ACCEPTED
 
     def refresh(self) -> None:
-        """Evaluate the gradient anew before the next search: call it after changing or freezing parameters by hand.
+        """Discard the current search and evaluate the gradient again; call it after changing or freezing parameters.
 
-        Ends a search under way at the last accepted point, or where you have put the parameters since. (Sharded
-        parameters go to the accepted point in any case: change them in `with optimizer.eval():`.)
+        The next search starts from the last accepted point, or from the current parameters if they were changed since
+        the last probe. Sharded parameters always return to the accepted point: change them in `with optimizer.eval():`.
         """
         self._refuse_in_closure("refresh()")
         self._conform()
@@ -306,14 +307,14 @@ class LineSearchOptimizer(SavedOptimizer):
         pending = session.driver.pending
         if session.line is not None and pending is not None and self.probing:
             with torch.no_grad():
-                if session.line.sharded or session.line.is_at(pending.step):  # it may be called on one rank only
+                if session.line.sharded or session.line.is_at(pending.step):  # refresh() may be called on one rank only
                     session.line.home()
         session.abandon()
         self._note_versions()
         session.context.listen()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Add parameters; they move from the next search on."""
+        """Add a parameter group; its parameters are updated from the next search on."""
         self._refuse_in_closure("add_param_group()")
         base = self._base
         if base is None:
@@ -341,15 +342,15 @@ class LineSearchOptimizer(SavedOptimizer):
         self._versions = None if line is None else line.versions()
 
     def _changed(self) -> bool:
-        """Whether somebody else has written to the parameters."""
+        """Whether the version counters show writes to the parameters by other code."""
         line = self._session.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 
     def _look_at_parameters(self, stacklevel: int) -> None:
-        """Where somebody has put the parameters elsewhere than at the probe, the next search begins there.
+        """Discard the search if the parameters are not at its probe; the next search then starts from them.
 
-        This looks at every number. Each step asks `_changed()` before, which costs nothing and sees all but in-place
-        operations on `p.data`, and sharded parameters.
+        Compares every parameter value. `step` calls it only if `_changed()`, which is cheap and detects all changes
+        except in-place operations on `p.data` and those of sharded parameters.
         """
         session = self._session
         pending = session.driver.pending
@@ -369,16 +370,16 @@ class LineSearchOptimizer(SavedOptimizer):
                 )
 
     def _settings(self) -> dict[str, str]:
-        """What decides on the steps: must be the same in all processes that train one model."""
+        """Settings that determine the steps: they must be equal in all processes that train one model."""
         return settings_of(self.search, self._base, reuse_gradient=self._session.reuse_gradient, spread=self.spread)
 
     def _is_preparation(self) -> bool:
-        """Whether this is the first step, on gradients of 0: `torch.distributed.checkpoint` makes the state so."""
+        """Whether this is the zero-gradient step by which `torch.distributed.checkpoint` creates optimizer state."""
         gradients = [local(p.grad) for p in self._parameters() if p.grad is not None]
         return bool(gradients) and not self.evaluations and not any(bool(gradient.any()) for gradient in gradients)
 
     def _look_at_lr(self) -> None:
-        """Tell, once, whoever sets a learning rate that it does nothing."""
+        """Warn, once, if something has set `group["lr"]`: it has no effect."""
         shown, self._shown = self._shown, None
         if shown is not None and not self._told_of_lr and any(g["lr"] != shown for g in self.param_groups):
             self._told_of_lr = True
@@ -407,7 +408,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     parameters.append(parameter)
                     tensors.append(local_gradient(parameter, gradient))
         scale = getattr(self, "grad_scale", None)
-        if scale is not None:  # GradScaler leaves the division to us; the search sees an overflow as it is
+        if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
             foreach_mul_(tensors, float(1.0 / scale))
         if not parameters:
             raise RuntimeError(
@@ -418,7 +419,7 @@ class LineSearchOptimizer(SavedOptimizer):
 
 
 class _EvalMode:
-    """What `eval()` returns: as a context manager it goes back to the mode before."""
+    """Context manager returned by `eval()`: restores the previous mode at exit."""
 
     def __init__(self, optimizer: LineSearchOptimizer, previously: bool) -> None:
         self._optimizer = optimizer
@@ -436,11 +437,11 @@ class _EvalMode:
 
 @not_compiled
 def _uncompiled(step: Callable[..., Any], optimizer: LineSearchOptimizer, closure: Closure | None) -> Any:
-    """A search is Python: nothing is gained by compiling it, and torch would compile pieces anew for each step."""
+    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain."""
     return step(optimizer, closure)
 
 
 def _warn(record: Record[Any, Any]) -> None:
     if record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
-        # The reader of the warning is five calls up, beyond torch's wrappers of step().
+        # The user's call is five frames up, beyond torch's wrappers of step().
         warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=5)

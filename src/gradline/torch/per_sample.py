@@ -1,4 +1,4 @@
-"""Evaluations that show variances too: the closure returns per-sample losses, and the backward pass is made here."""
+"""Evaluate per-sample losses: backward pass, and variances of value and slope."""
 
 from __future__ import annotations
 
@@ -16,15 +16,14 @@ from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.statistics import plain_mean_and_variance
 
 SMALL = 2**12
-"""Up to so many parameters it is calls that cost, not arithmetic."""
+"""Number of weights up to which calls take more time than arithmetic."""
 
 
 @dataclass(frozen=True)
 class PerSample:
-    """How the variance of a slope over a mini-batch is found.
+    """Evaluates per-sample losses and the variances of value and slope over a mini-batch.
 
-    `parameters` tells which there are; `diagonal` and `allow_batch_norm` are those of
-    [`Evaluated`][gradline.torch.moments.Evaluated].
+    `parameters` returns the parameters; `diagonal` and `allow_batch_norm` are as in [`PrLS`][gradline.PrLS].
     """
 
     parameters: Callable[[], list[Tensor]]
@@ -32,7 +31,7 @@ class PerSample:
     allow_batch_norm: bool
 
     def evaluate(self, losses: Any) -> Evaluated:
-        """Go backward from the mean of the losses, whatever gradients there were before."""
+        """Clear the gradients and call `backward` on the mean of the losses."""
         parameters = self.parameters()
         moving = [parameter for parameter in parameters if parameter.requires_grad]
         evaluated = Evaluated(losses, moving, allow_batch_norm=self.allow_batch_norm)
@@ -42,13 +41,13 @@ class PerSample:
         return evaluated
 
     def value(self, evaluated: Evaluated, ranks: LocalReduce) -> tuple[float, float]:
-        """The mean loss and its variance, over the samples of all ranks."""
+        """Return the mean loss and its variance over the samples of all ranks."""
         with ranks.telling():
             mean, variance = plain_mean_and_variance(evaluated.losses)
         return ranks.pooled(len(evaluated.losses), mean, variance)
 
     def variance(self, evaluated: Evaluated, line: Line, *, steepest: bool = False) -> float:
-        """The variance of the mean slope along a line; `steepest`: which goes along the gradient of this evaluation."""
+        """Return the variance of the mean slope along a line; `steepest`: its direction is this negative gradient."""
         directions = line.directions_of(evaluated.parameters)
         if self.diagonal:
             return _diagonal(evaluated, directions)
@@ -60,7 +59,7 @@ class PerSample:
         return line.ranks.pooled(len(slopes), mean, variance)[1]
 
     def check(self, ranks: LocalReduce) -> None:
-        """Refuse what cannot be found in several processes."""
+        """Raise an error for settings that several processes do not support."""
         sharded = [parameter for parameter in self.parameters() if is_sharded(parameter)]
         if sharded:
             raise TypeError(
@@ -75,7 +74,7 @@ class PerSample:
 
 
 def _diagonal(evaluated: Evaluated, directions: list[Tensor]) -> float:
-    """The diagonal variance; along a direction of moderate size where its squares overflow or vanish."""
+    """Return the diagonal variance; rescale the direction if its squares overflow or underflow."""
     variance = float(evaluated.diagonal(directions))
     if 0.0 < variance < math.inf:
         return variance

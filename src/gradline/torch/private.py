@@ -1,7 +1,7 @@
 """Every private name of torch that gradline uses, in one place (last seen in torch 2.13).
 
-What torch calls private it may change. Each name here has a test (`tests/torch/test_private.py`) and, where there is
-one, a fallback made of public names; the others raise an error that says what is missing.
+Private names may change. Each has a test (`tests/torch/test_private.py`) and, if possible, a fallback to public names;
+the others raise an error that names what is missing.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ __all__ = [
 
 
 def _foreach(name: str) -> Callable[..., Any]:
-    """One kernel for many tensors; where torch has none, one call for each of them."""
+    """Return torch's foreach kernel of a name, or a loop over tensors if there is none."""
     kernel = getattr(torch, f"_foreach_{name}", None)
     return cast("Callable[..., Any]", kernel) if kernel is not None else loop(name)
 
 
 def loop(name: str) -> Callable[..., Any]:
-    """Apply an in-place method of tensors to many of them, one by one."""
+    """Return a function that applies an in-place method to tensors one by one."""
 
     def each(tensors: Sequence[Tensor], other: Any = None, **options: Any) -> None:
         for place, tensor in enumerate(tensors):
@@ -61,7 +61,7 @@ foreach_neg_ = _foreach("neg_")
 
 
 def foreach_lerp_(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
-    """Move each tensor towards another by a part of the way."""
+    """Interpolate each tensor linearly towards another, in place."""
     if hasattr(torch, "_foreach_lerp_"):
         torch._foreach_lerp_(list(tensors), list(ends), weight)
     else:
@@ -70,34 +70,34 @@ def foreach_lerp_(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: flo
 
 
 def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
-    """Return the length of each tensor, computed in a type."""
+    """Return the 2-norm of each tensor, computed in a dtype."""
     if hasattr(torch, "_foreach_norm"):
         return list(torch._foreach_norm(list(tensors), 2, dtype))
     return [torch.linalg.vector_norm(tensor, dtype=dtype) for tensor in tensors]
 
 
 def version(tensor: Tensor) -> int:
-    """Return a number that grows with each in-place operation on a tensor; 0 where torch does not tell."""
+    """Return the counter of in-place operations on a tensor; 0 if torch has none."""
     return int(getattr(tensor, "_version", 0))
 
 
 def submodules(module: nn.Module) -> list[nn.Module]:
-    """Return the direct submodules, of modules that cannot be hashed or are scripted too."""
+    """Return the direct submodules, also of unhashable and scripted modules."""
     return [part for part in list(module._modules.values()) if part is not None]
 
 
 def own_parameters(module: nn.Module) -> list[Tensor]:
-    """Return the parameters that a module holds itself."""
+    """Return the parameters of a module without its submodules."""
     return [parameter for parameter in list(module._parameters.values()) if parameter is not None]
 
 
 def own_buffers(module: nn.Module) -> dict[str, Tensor | None]:
-    """Return the buffers that a module holds itself, to be looked up and replaced by their names."""
+    """Return the dict of buffers of a module without its submodules."""
     return module._buffers
 
 
 def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Keep `torch.compile` out of a function. `torch.compiler.disable` does so too, but imports the compiler."""
+    """Exclude a function from `torch.compile`, without importing the compiler as `torch.compiler.disable` does."""
     try:
         from torch._compile import _disable_dynamo
     except ImportError:
@@ -106,7 +106,7 @@ def not_compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def leaves(tree: Any) -> Iterable[Any]:
-    """Return what a nest of lists, tuples and dicts (and registered classes) holds."""
+    """Return the leaves of nested lists, tuples, dicts and registered classes."""
     try:
         from torch.utils._pytree import tree_leaves
     except ImportError:
@@ -116,18 +116,18 @@ def leaves(tree: Any) -> Iterable[Any]:
 
 
 def when_backward_ends(callback: Callable[[], None]) -> None:
-    """Call a function at the end of the backward pass under way."""
+    """Call a function at the end of the current backward pass."""
     cast(Any, torch.autograd.Variable)._execution_engine.queue_callback(callback)
 
 
 def begin_ddp_forward(model: nn.Module) -> None:
-    """Do what `DistributedDataParallel` does before a forward pass: it sends buffers, which the other processes await.
+    """Do what `DistributedDataParallel` does before a forward pass: synchronize buffers with the other processes.
 
-    A process whose closure failed before its forward pass needs this to take its part in theirs.
+    A process whose closure failed before its forward pass calls this so that the others do not wait.
     """
     cast(Any, model)._pre_forward(torch.empty(0))
 
 
 def end_ddp_forward(model: nn.Module, output: Tensor) -> Tensor:
-    """Do what `DistributedDataParallel` does after a forward pass: it prepares to average gradients."""
+    """Do what `DistributedDataParallel` does after a forward pass: prepare to average gradients."""
     return cast(Tensor, cast(Any, model)._post_forward(output))

@@ -1,7 +1,6 @@
-"""What searches do, as curves: step sizes, slopes, evaluations and stop reasons, for anything that takes scalars.
+"""Log step sizes, slopes, evaluations and stop reasons of searches as scalars.
 
-The rule: names and numbers only. Who draws them (TensorBoard, a tracker, a list) is the caller's choice, and nothing
-of it is imported here.
+Scalars are passed to a function of the caller; no logging library is imported here.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ def log_scalars(
     at: Literal["evaluations", "searches"] = "evaluations",
     as_dict: bool = False,
 ) -> RemovableHandle:
-    """Hand the numbers of every search to TensorBoard, or to anything else that takes scalars.
+    """Log the scalars of every search to TensorBoard, or to any other function that takes scalars.
 
     ```python
     import torch, gradline
@@ -38,33 +37,33 @@ def log_scalars(
     handle.remove()  # ends it
     ```
 
-    The scalars, each below `prefix`:
+    The tags, each preceded by `prefix`:
 
     | tag | value |
     |---|---|
     | `step` | the accepted step; 0 if none was accepted |
-    | `slope/start` | the slope where the search began, along its direction |
-    | `slope/accepted` | the slope at the accepted probe; left out if there is none |
-    | `cosine` | of the angle between the gradient at the start and the way so far, where the search looks at it |
-    | `evaluations` | gradient evaluations of this search |
-    | `total/evaluations`, `total/searches` | the same in all, and how many searches have ended |
-    | `stops/sign_change`, ... | how many searches have ended for this reason since logging began |
+    | `slope/start` | the slope along the direction at the start of the search |
+    | `slope/accepted` | the slope at the accepted probe, if there is one |
+    | `cosine` | cosine between the gradient at the start and the displacement, for searches on `Heading` |
+    | `evaluations` | number of probes of this search |
+    | `total/evaluations`, `total/searches` | number of all gradient evaluations, and of finished searches |
+    | `stops/sign_change`, ... | number of searches that ended for this reason since logging began |
 
-    What is not finite is left out.
+    Non-finite values are omitted.
 
     Args:
         optimizer: a gradline optimizer.
-        add_scalar: a `SummaryWriter` (of torch, of tensorboardX), which is also told, as a text, what each stop reason
-            means when it first occurs; or its method `add_scalar`; or any function of (tag, value, step).
-        prefix: what the tags begin with; TensorBoard makes a section of it.
-        every: log every so many searches. The counts are of all searches all the same.
-        at: what the curves are drawn over: gradient evaluations, which are the passes through a loop without a closure,
-            or searches, which are the calls of `step(closure)`.
-        as_dict: call `add_scalar` once for a search with a dict of all its scalars and `step=`, as `wandb.log` and
-            `mlflow.log_metrics` want it.
+        add_scalar: a `SummaryWriter` (of torch or tensorboardX), or any function of (tag, value, step). A writer also
+            gets an explanation of each stop reason, as text, when it first occurs.
+        prefix: first part of the tags; TensorBoard groups by it.
+        every: log every `every`-th search. The counts include all searches.
+        at: unit of the logged step: gradient evaluations (iterations of a loop without a closure) or searches (calls of
+            `step(closure)`).
+        as_dict: call `add_scalar` once per search with a dict of all its scalars and `step=`, as `wandb.log` and
+            `mlflow.log_metrics` expect.
 
     Returns:
-        A handle: `handle.remove()` ends it.
+        A handle; `handle.remove()` ends the logging.
     """
     _check(optimizer, every, at)
     writer = add_scalar if hasattr(add_scalar, "add_scalar") else None
@@ -84,7 +83,7 @@ def log_scalars(
 
 
 class _Logging:
-    """The search hook: counts the stop reasons, and passes the numbers on."""
+    """Search hook that counts stop reasons and logs the scalars."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A learning-rate scheduler that does nothing, for trainers that insist on having one."""
+"""Learning-rate scheduler that does nothing, for trainers that require one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["NoSchedule"]
 
 
 class NoSchedule(LRScheduler):
-    """Leaves the steps to the search. Its "learning rate" is the last step, so that trainers log it.
+    """Scheduler that changes nothing and reports the last step as the learning rate, so that trainers log it.
 
     ```python
     import torch, gradline
@@ -22,15 +22,15 @@ class NoSchedule(LRScheduler):
     """
 
     def get_lr(self) -> list[float | Tensor]:
-        """What each group shows: the last step."""
+        """Return the `lr` of each group, which is the last step."""
         return [group["lr"] for group in self.optimizer.param_groups]
 
     def get_last_lr(self) -> list[float | Tensor]:
-        """The same: there is no other."""
+        """Return the same as `get_lr()`."""
         return self.get_lr()
 
     def step(self, epoch: Any = None) -> None:
-        """Take note of the last step, and do nothing."""
+        """Count the call and note the last step; change nothing."""
         self.last_epoch += 1
         self._step_count += 1
         self._last_lr = self.get_lr()

@@ -1,12 +1,10 @@
-"""Sensors: how an optimizer measures what a search asks to observe.
+"""Sensors: measure the observations that searches need.
 
-An observation is a type (`gradline.protocol`), and its sensor is a class here. The optimizer takes the sensor whose
-`observation` is the one that the search `observes`. Subclassing `Sensor` registers one, so that an observation from
-another package needs two things: its type, and its sensor.
+The optimizer uses the sensor whose `observation` is the observation type (`gradline.protocol`) that the search
+`observes`. Subclassing `Sensor` registers a sensor, so that other packages can add an observation type and its sensor.
 
-A sensor may ask for scalars that are measured together with the gradient (one transfer from the device, averaged over
-processes), keep buffers, vectors that belong to the parameters and are saved with the optimizer's state, and keep plain
-numbers, which are saved too.
+A sensor may request scalars that are measured together with the gradient (one transfer from the device, averaged over
+processes), and keep buffers (one vector over the parameters each) and numbers, which are saved with the optimizer.
 """
 
 from __future__ import annotations
@@ -32,10 +30,10 @@ _SENSORS: dict[type[Slope], type[Sensor]] = {}
 
 
 class Evaluation(NamedTuple):
-    """What one evaluation showed.
+    """Measurements of one evaluation.
 
-    `slope` is along the line, if there is one; `scalars` are those that the sensor asked for; `samples` are there where
-    the closure returned per-sample losses; `statistics` are the layers' running statistics after it, where it is kept.
+    `slope` is along the line, if there is one; `scalars` are those the sensor requested; `samples` is set if the
+    closure returned per-sample losses; `statistics` are the running statistics after the evaluation, if it is kept.
     """
 
     gradients: Gradients
@@ -52,7 +50,7 @@ class Evaluation(NamedTuple):
         return math.isfinite(self.norm) and all(map(math.isfinite, self.scalars))
 
     def kept(self) -> Evaluation:
-        """The same for later, when other evaluations have been made."""
+        """Return a copy that remains valid after further evaluations."""
         if self.samples is None:
             return self._replace(gradients=self.gradients.cloned())
         self.samples.keep()
@@ -61,17 +59,17 @@ class Evaluation(NamedTuple):
 
 
 class Sensor:
-    """Measures observations of one type. This one measures slopes, which need nothing but the gradient.
+    """Measures observations of one type; the base class measures slopes.
 
     Args:
-        search: the search that is shown the observations.
+        search: the search that receives the observations.
     """
 
     observation: ClassVar[type[Slope]] = Slope
     needs_loss: ClassVar[bool] = False
     """Whether `step()` needs a closure that returns the loss."""
     per_sample: PerSample | None = None
-    """How per-sample losses are evaluated, where the closure returns these."""
+    """Evaluates per-sample losses, if the closure returns them."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -82,51 +80,51 @@ class Sensor:
         self.buffers: dict[str, Displacement] = {}
 
     def scalars(self, loss: Any, gradients: Gradients) -> tuple[Tensor, ...]:
-        """Return the scalars (tensors of one number) to measure together with the gradient."""
+        """Return the scalar tensors to measure together with the gradient."""
         return ()
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return what the search is shown at its origin.
+        """Return the observation at the origin.
 
         Args:
-            evaluation: at the origin.
-            slope: along the direction just aimed.
-            line: the line that the search goes along.
-            steepest: whether it goes along the negative gradient of this evaluation.
+            evaluation: the evaluation at the origin.
+            slope: the slope along the new direction.
+            line: the line of the search.
+            steepest: whether the direction is the negative gradient of this evaluation.
         """
         return Slope(slope)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
-        """Return what the search is shown at a probe."""
+        """Return the observation at a probe."""
         return Slope(evaluation.slope)
 
     def gradient_factor(self, norm: float) -> float:
-        """Return what a gradient of this length is multiplied by before it gives the direction."""
+        """Return the factor for a gradient of this length before the direction is computed from it."""
         return 1.0
 
     def aimed(self, norm: float) -> None:
-        """Note that a direction was aimed by a gradient of this length."""
+        """Note that a direction was computed from a gradient of this length."""
 
     def stepped(self, line: Line, step: float, before: int) -> None:
-        """Note that a step was taken along a line, after so many steps before."""
+        """Note that a step was taken along a line, after `before` earlier steps."""
 
     def state(self) -> Plain:
-        """The sensor's own numbers, to be saved."""
+        """Return the sensor's numbers to save."""
         return None
 
     def check_state(self, packed: Plain) -> Any:
-        """Return what `load_state` takes, from what `state` gave; raise an error if it is damaged."""
+        """Convert a saved `state` to the argument of `load_state`; raise an error if it is damaged."""
         return None
 
     def load_state(self, state: Any) -> None:
-        """Go on from what `check_state` gave."""
+        """Restore the result of `check_state`."""
 
 
 _SENSORS[Slope] = Sensor
 
 
 class ValueSensor(Sensor):
-    """Slope and value of the loss."""
+    """Measures slope and value of the loss."""
 
     observation = Value
     needs_loss = True
@@ -152,10 +150,10 @@ class ValueSensor(Sensor):
 
 
 class MomentsSensor(Sensor):
-    """Slope and value with their variances over the samples of the mini-batch.
+    """Measures slope and value with their variances over the samples of the mini-batch.
 
-    The closure returns per-sample losses, and the backward pass is made here. The scalars of an evaluation are the mean
-    loss and its variance.
+    The closure returns per-sample losses, and the optimizer makes the backward pass. The scalars of an evaluation are
+    the mean loss and its variance.
     """
 
     observation = Moments
@@ -174,11 +172,11 @@ class MomentsSensor(Sensor):
         self._at_probes = observes_at_probes(search) is Moments
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return all four moments; an infinite variance of the slope where something is not finite."""
+        """Return all four moments; the variance of the slope is infinite if the evaluation is not finite."""
         return self._moments(evaluation, slope, line, steepest=steepest)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
-        """Return slope and value, with variances if the search asks for them at probes too."""
+        """Return slope and value, with variances if the search needs them at probes."""
         if self._at_probes:
             return self._moments(evaluation, evaluation.slope, line, steepest=False)
         return Value(evaluation.slope, evaluation.scalars[0])
@@ -194,7 +192,7 @@ class MomentsSensor(Sensor):
 
 
 class HeadingSensor(Sensor):
-    """The angle between the gradient and the displacement of the parameters, at origins; slopes at probes."""
+    """Measures slopes, and at origins the angle between gradient and displacement."""
 
     observation = Heading
 
@@ -204,18 +202,18 @@ class HeadingSensor(Sensor):
         self.guard = OutlierGuard()
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return the slope with g·w and ‖g‖‖w‖; not finite where the gradient is not."""
+        """Return the slope with g·w and ‖g‖‖w‖; non-finite if the gradient is."""
         if not evaluation.finite:
             return Heading(slope, evaluation.norm, evaluation.norm)
         displacement = self.buffers["displacement"]
         return Heading(slope, *displacement.measure(evaluation.gradients, evaluation.norm, line.ranks))
 
     def gradient_factor(self, norm: float) -> float:
-        """Return less than 1 for a gradient that is far longer than usual: only its angle would be looked at."""
+        """Return less than 1 for a gradient that is far longer than usual."""
         return self.guard.factor(norm)
 
     def aimed(self, norm: float) -> None:
-        """Add a length to the mean of lengths."""
+        """Update the mean length of gradients."""
         self.guard = self.guard.after(norm)
 
     def stepped(self, line: Line, step: float, before: int) -> None:
@@ -223,7 +221,7 @@ class HeadingSensor(Sensor):
         self.buffers["displacement"].add(line, step, before)
 
     def state(self) -> Plain:
-        """The mean length of gradients, and of how many it is."""
+        """Return the mean length of gradients and their number."""
         return list(self.guard)
 
     def check_state(self, packed: Plain) -> OutlierGuard:
@@ -234,12 +232,12 @@ class HeadingSensor(Sensor):
         return OutlierGuard(length, count(seen))
 
     def load_state(self, state: OutlierGuard) -> None:
-        """Go on with this mean length."""
+        """Restore the mean length."""
         self.guard = state
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:
-    """Return the class of the sensor that measures what a search observes."""
+    """Return the sensor class for the observation type of a search."""
     kind = observes(search)
     if kind not in _SENSORS:
         raise TypeError(

@@ -1,10 +1,10 @@
-"""Training by searches on tensors: a driver, the line its search goes along, and the sensor that measures for it.
+"""Run line searches on tensors: connect a driver with the line, the evaluator and the sensor.
 
-What follows from an observation is the driver's business (`gradline.driver`). Here parameters are moved, gradients kept
-for later, and running statistics kept or put back.
+The driver (`gradline.driver`) decides what follows from an observation. This module moves the parameters, keeps the
+gradients of candidates, and keeps or restores running statistics.
 
-`run_search` makes a whole search with a closure and leaves the parameters at the accepted point. `advance` tells the
-search of gradients that are there and leaves the parameters at its next probe.
+`run_search` performs a whole search with a closure and leaves the parameters at the accepted point. `advance` passes
+the current gradients to the search and leaves the parameters at its next probe.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from gradline.torch.private import foreach_mul_
 from gradline.torch.sensors import Evaluation
 
 _OVERFLOWS = {"probe": 1, "origin": 16}
-"""How often in a row an overflow under a loss scaler is evaluated again before it counts: the scale is lowered each
-time, and may need some times to find its size at first."""
+"""Number of consecutive overflows under a loss scaler that are evaluated again. The scaler lowers its scale each time,
+and may need several attempts at first."""
 
 
 class Standing(Enum):
-    """Where the parameters stand between two calls."""
+    """Position of the parameters between two calls."""
 
     ACCEPTED = "at the accepted point"
     PROBE = "at the search's next probe"
@@ -44,17 +44,17 @@ class Standing(Enum):
 
     @property
     def evaluating(self) -> bool:
-        """Whether the model is being evaluated: no step may be taken."""
+        """Whether the model is being evaluated, so that no step is allowed."""
         return self in (Standing.EVALUATION, Standing.EVALUATION_FROM_PROBE)
 
     @property
     def probing(self) -> bool:
-        """Whether the parameters belong at the probe once training goes on."""
+        """Whether the parameters are at the probe when training continues."""
         return self in (Standing.PROBE, Standing.EVALUATION_FROM_PROBE)
 
 
 class SessionMark(NamedTuple):
-    """Where a session stood when a step began."""
+    """State of a session at the start of a step, for `rewind`."""
 
     driver: Mark
     standing: Standing
@@ -68,8 +68,8 @@ class Session:
         driver: decides what the next evaluation is for.
         direction: writes the direction of a search into its line.
         evaluator: computes and measures gradients.
-        context: knows the modules around the parameters.
-        reuse_gradient: begin the next search from the gradient of the accepted probe.
+        context: finds the modules that use the parameters.
+        reuse_gradient: start the next search from the gradient of the accepted probe.
     """
 
     def __init__(
@@ -90,19 +90,19 @@ class Session:
         self.reuse_gradient = reuse_gradient
         self.standing = Standing.ACCEPTED
         self.line: Line | None = None
-        self.kept: dict[int, Evaluation] = {}  # by probe: those that may yet be accepted
+        self.kept: dict[int, Evaluation] = {}  # by probe: the candidates
         self.overflows = 0  # of a loss scaler, in a row
         self.process_group: Any = None
         self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
-        self._around: list[nn.Module] | None = None  # the modules for which other processes were looked for last
+        self._around: list[nn.Module] | None = None  # the modules at the last search for other processes
 
     def __getstate__(self) -> dict[str, Any]:
         return {**vars(self), "process_group": None}  # process groups are not copied
 
     def discover_context(self, *, last: bool) -> None:
-        """Find layers with running statistics and other processes, from the modules that are known by now.
+        """Find layers with running statistics and other processes, from the modules known so far.
 
-        `last`: an evaluation has been made, so that all modules were called and no others are expected.
+        `last`: an evaluation has been made, so that no further modules are expected.
         """
         if self.context.known:
             return
@@ -118,10 +118,10 @@ class Session:
             self.line = self.line.among(self.evaluator.ranks)
         if last:
             self.context.stop()
-            self._around = None  # nothing here keeps a model alive
+            self._around = None  # do not keep a model alive
 
     def run_search(self, closure: Closure, noise: Noise | None = None) -> Any:
-        """Search to the end, or end what `advance` has begun; return the accepted probe's loss.
+        """Run a whole search, or complete one that `advance` has started; return the loss of the accepted probe.
 
         With `noise` every evaluation draws the same random numbers.
         """
@@ -134,7 +134,7 @@ class Session:
             self.context.statistics.put_back()
             if not begun:
                 return evaluation.loss
-            del evaluation  # or its gradients would be kept all along the search
+            del evaluation  # frees its gradients during the search
         before = self.driver.iterations
         while self.driver.iterations == before:
             self.to_probe()
@@ -143,16 +143,16 @@ class Session:
         return loss
 
     def advance(self, closure: Closure | None = None, *, scaled: bool = False) -> Any:
-        """Tell the search of the gradients there are, or that a closure computes; go to the next probe. Returns a loss.
+        """Pass the current gradients, or those of a closure, to the search; move to the next probe; return the loss.
 
-        `scaled`: by a loss scaler, which lowers its scale after an overflow, so that there is another evaluation of the
-        same point before an overflow counts.
+        `scaled`: a loss scaler is used. It lowers its scale after an overflow, so that the same point is evaluated
+        again before an overflow counts.
         """
         self.discover_context(last=closure is None)
         probing = self.standing is Standing.PROBE
         evaluation = self._measured(partial(self.evaluator.take, closure), probing=probing)
         self.driver.evaluations += 1
-        loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # a kept one must not keep its graph
+        loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # do not keep the graph
         if scaled and not evaluation.finite and self.overflows < _OVERFLOWS["probe" if probing else "origin"]:
             self.overflows += 1
             self.context.statistics.put_back()
@@ -161,7 +161,7 @@ class Session:
         if probing:
             self._observe(evaluation)
         else:
-            self.driver.abandon()  # a search that a closure's step has begun early: its gradient is not needed
+            self.driver.abandon()  # a search begun early by step(closure)
             self._begin(evaluation)
             self.context.statistics.put_back()
         self.standing = Standing.ACCEPTED
@@ -171,11 +171,11 @@ class Session:
         return loss
 
     def to_probe(self) -> None:
-        """Put the parameters where the search asks for."""
+        """Move the parameters to the step that the search asks for."""
         cast(Line, self.line).go(cast("Pending[Any, Any]", self.driver.pending).step)
 
     def abandon(self) -> None:
-        """End the search under way where the parameters are now: somebody has put them there."""
+        """Discard the current search; the current parameters become the accepted point."""
         self.driver.abandon()
         self.kept = {}
         self.standing = Standing.EVALUATION if self.standing.evaluating else Standing.ACCEPTED
@@ -183,14 +183,14 @@ class Session:
             self.line.away = False
 
     def mark(self) -> SessionMark:
-        """Return where the session stands."""
+        """Return the state to which `rewind` returns."""
         return SessionMark(self.driver.mark(), self.standing, self.kept)
 
     def rewind(self, mark: SessionMark) -> None:
-        """After a failure: put parameters and search back to where they stood.
+        """Restore parameters and search after a failure.
 
-        A search that has been accepted since stays accepted, and one that has begun since is put back to its beginning.
-        It can be called again, should it fail itself.
+        A search accepted since the mark stays accepted; one begun since restarts from its origin. If `rewind` itself
+        fails, it can be called again.
         """
         driver, line = self.driver, self.line
         self.standing = Standing.ACCEPTED
@@ -198,7 +198,7 @@ class Session:
         if line is None:
             return
         if driver.phase is Phase.ENDED and not line.away:
-            self._accept()  # it was interrupted just before: the accepted point is home already
+            self._accept()  # interrupted just before: the parameters are at the accepted point
         if driver.phase is Phase.ORIGIN:
             self.kept = {}
             line.home()
@@ -213,7 +213,7 @@ class Session:
         self.kept = mark.kept if same else {}
 
     def _begin(self, evaluation: Evaluation, *, early: bool = False) -> bool:
-        """Aim from an evaluation at the present point and begin a search; return whether one is under way."""
+        """Set the direction from an evaluation at the current point and begin a search; return whether it has begun."""
         self.kept = {}
         gradients, norm = evaluation.gradients, evaluation.norm
         if self.line is None or not self.line.moves(gradients.parameters):
@@ -222,7 +222,7 @@ class Session:
         slope, length = -norm, norm
         if evaluation.finite:
             if evaluation.samples is not None and isinstance(self.direction, Update):
-                evaluation.samples.keep()  # a base optimizer moves the parameters, and they are put back
+                evaluation.samples.keep()  # the base optimizer moves the parameters temporarily
             slope, length = self._aim(self.line, gradients, norm)
             self.line.aimed = self.line.aimed or length < float("inf")
         steepest = isinstance(self.direction, SteepestDescent)
@@ -232,7 +232,7 @@ class Session:
         return self.driver.begin(origin, zero_direction=still, early=early)
 
     def _aim(self, line: Line, gradients: Gradients, norm: float) -> tuple[float, float]:
-        """Write the direction into the line; return its slope and its length."""
+        """Write the direction into the line; return its slope and length."""
         factor = self.sensor.gradient_factor(norm)
         if factor == 1.0:
             slope, length = self.direction.aim(line, gradients, norm)
@@ -247,16 +247,16 @@ class Session:
             finally:
                 for parameter, gradient in zip(gradients.parameters, before, strict=True):
                     parameter.grad = gradient
-            slope /= factor  # along the direction, at the whole gradient
+            slope /= factor  # slope of the unscaled gradient
         self.sensor.aimed(norm)
         return slope, length
 
     def _observe(self, evaluation: Evaluation) -> Any:
-        """Tell the search of its probe; if that ends it, accept the outcome. Returns the loss that stands."""
+        """Pass a probe to the search and accept the outcome if it ends; return the accepted or last probe's loss."""
         line, driver = cast(Line, self.line), self.driver
         pending = cast("Pending[Any, Any]", driver.pending)
         if not line.is_finite(pending.step, pending.origin.norm):
-            evaluation = evaluation._replace(slope=float("nan"))  # gradients may be finite there, of a linear loss say
+            evaluation = evaluation._replace(slope=float("nan"))  # gradients may be finite there, as of a linear loss
         outcome = driver.observe(self.sensor.at_probe(evaluation, line))
         probe = len(pending.transcript) - 1
         if outcome is None:
@@ -276,14 +276,14 @@ class Session:
                 if evaluation.statistics is not None:
                     self.context.statistics.put(evaluation.statistics)
             self.context.statistics.keep()
-            line.away = False  # from here on it is the accepted point, even if what follows is interrupted
+            line.away = False  # the point is accepted, even if the rest is interrupted
             self._accept()
             if self.reuse_gradient:
                 self._begin_early(evaluation)
         return evaluation.loss
 
     def _accept(self) -> Record[Any, Any]:
-        """Make the present point the accepted one."""
+        """Make the current point the accepted one."""
         before = self.driver.taken
         record = self.driver.accept()
         self.kept = {}
@@ -292,7 +292,7 @@ class Session:
         return record
 
     def _begin_early(self, evaluation: Evaluation) -> None:
-        """Begin the next search from the accepted probe. The step is taken: a failure here is not this step's."""
+        """Begin the next search from the accepted probe; a failure only warns, since the step is already taken."""
         try:
             self._begin(evaluation, early=True)
         except Exception as error:
@@ -305,7 +305,7 @@ class Session:
             )
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:
-        """Keep the gradients of probes that may yet be accepted, and only these. The last one is there anyway."""
+        """Keep the evaluations of the search's candidates and discard the others."""
         if hasattr(self.driver.search, "candidates"):
             wanted = candidates(self.driver.search, cast("Pending[Any, Any]", self.driver.pending).transcript)
             self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
@@ -327,7 +327,7 @@ class Session:
         return self._measured(partial(self.evaluator.evaluate, closure), probing=self.driver.phase is Phase.PROBE)
 
     def _measured(self, compute: Callable[[], Any], *, probing: bool) -> Evaluation:
-        """Compute an evaluation and measure it, along the line if it is of a probe."""
+        """Compute an evaluation and measure it, along the line if it is a probe."""
         self._announce(probing=probing)
         computed = compute()
         if not self.context.known:
@@ -336,7 +336,7 @@ class Session:
         return self.evaluator.measure(computed, self.line if probing else None)
 
     def _announce(self, *, probing: bool) -> None:
-        """Tell the other processes, with the numbers of the next evaluation, which one it is."""
+        """Set the search, probe and step that are sent to other processes with the next evaluation."""
         pending = self.driver.pending if probing else None
         probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
         self.evaluator.ranks.at(self.driver.iterations + 1, probe, step)

@@ -1,4 +1,4 @@
-"""A copy of everything that evaluations of a model change, and the way back, bit for bit."""
+"""Save and restore, bit for bit, everything that evaluations of a model change."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Snapshot"]
 class Snapshot:
     """Copies of some parameters and of a model's buffers.
 
-    They are written to through `.data`, so that a graph which waits for its backward pass stays good.
+    They are restored through `.data`, so that graphs still waiting for their backward pass remain valid.
 
     Args:
-        parameters: what is moved.
-        modules: whose buffers are changed.
+        parameters: the parameters to save.
+        modules: the modules whose buffers to save.
     """
 
     def __init__(self, parameters: Sequence[Tensor], modules: Iterable[nn.Module] = ()) -> None:
@@ -34,20 +34,20 @@ class Snapshot:
         ]
 
     def restore(self) -> None:
-        """Put parameters and buffers back."""
+        """Restore parameters and buffers."""
         for parameter, value in zip(self.parameters, self.values, strict=True):
             parameter.data.copy_(value)
         self.restore_buffers()
 
     def restore_buffers(self) -> None:
-        """Put buffers back, such as the running statistics of BatchNorm."""
+        """Restore buffers, such as BatchNorm's running statistics."""
         for module, name, buffer, was in self._buffers:
             own_buffers(module)[name] = buffer
             buffer.data.copy_(was)
 
     @contextmanager
     def with_gradients(self) -> Iterator[None]:
-        """Switch gradients on; afterwards torch's generators of random numbers are as they were."""
+        """Context manager that enables gradients and restores torch's random number generators at exit."""
         devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.enable_grad():
             yield

@@ -1,6 +1,6 @@
-"""What of a line-search optimizer is saved, loaded and copied: all of it, a search under way included.
+"""Save, load and copy the state of a line-search optimizer, including a search in progress.
 
-Nothing is lost: an unsuitable state is refused before anything is changed, and a failure later on is undone.
+Loading an unsuitable state raises an error before anything is changed; a later failure is undone.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ ORIGIN, DIRECTION, KEPT, BUFFER = "line_origin", "line_direction", "line_gradien
 SEARCH = "line_search"
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
-"""What `register_search_hook` takes."""
+"""Hook of `register_search_hook`."""
 
 
 class SavedOptimizer(Optimizer):
-    """A torch optimizer around a `Session`, whose buffers are shown as the parameters' state."""
+    """Torch optimizer around a `Session`, whose buffers are part of the parameters' state."""
 
     _session: Session
     _stepping: bool
-    _shown: float | None  # the step that all groups show; None while that is not sure
-    _held: Line | None  # the line whose buffers stand in self.state
-    _versions: list[tuple[int, int]] | None  # of the parameters, when they were last put in place
+    _shown: float | None  # the step in all groups' `lr`; None while it is being set
+    _held: Line | None  # the line whose buffers are in self.state
+    _versions: list[tuple[int, int]] | None  # of the parameters, when they were last moved
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
     @property
@@ -48,9 +48,9 @@ class SavedOptimizer(Optimizer):
         return direction.base if isinstance(direction, Update) else None
 
     def state_dict(self) -> dict[str, Any]:
-        """The whole state, a search under way included: training goes on from it bit for bit.
+        """Return the whole state, including a search in progress, so that training can resume bit for bit.
 
-        It holds nothing but tensors, numbers, strings, lists and dicts, so `torch.load(weights_only=True)` reads it.
+        It consists of tensors, numbers, strings, lists and dicts, so that `torch.load(weights_only=True)` can read it.
         Save model and optimizer at the same moment, both inside or both outside `eval()`.
         """
         self._refuse_in_closure("state_dict()")
@@ -77,7 +77,7 @@ class SavedOptimizer(Optimizer):
         return {**packed, "state": state, "param_groups": [{**first, SEARCH: json.dumps(search)}, *others]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load what `state_dict()` gave. An unsuitable one is refused, and nothing is changed."""
+        """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
         self._refuse_in_closure("load_state_dict()")
         try:
             packed = read(state_dict["param_groups"][0].get(SEARCH))
@@ -92,7 +92,7 @@ class SavedOptimizer(Optimizer):
             self._restore(saved)
             if self._base is not None:
                 self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
-            self._session.context.listen()  # the model may have been loaded too, and its running statistics are others
+            self._session.context.listen()  # the model may have been loaded too, with other running statistics
             self._versions = None  # or will be loaded next
             self._hold_buffers()
             self._show_step()
@@ -104,7 +104,7 @@ class SavedOptimizer(Optimizer):
             raise
 
     def _refuse_in_closure(self, call: str) -> None:
-        if getattr(self, "_stepping", False):  # it is not there yet while the optimizer is built
+        if getattr(self, "_stepping", False):  # it is not set yet during construction
             raise RuntimeError(
                 f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
                 f"search goes on from what it knows): do it before or after step()"
@@ -112,7 +112,7 @@ class SavedOptimizer(Optimizer):
 
     @torch.no_grad()
     def _conform(self) -> None:
-        """Follow parameters that have another type or device now, as after `model.double()`: all state goes along."""
+        """Convert all state to the parameters' current dtype and device, which `model.double()` changes."""
         session, line = self._session, self._session.line
         if line is None:
             return
@@ -139,10 +139,10 @@ class SavedOptimizer(Optimizer):
             session.to_probe()
             self._versions = conforming.versions()
         elif standing is Standing.PROBE:
-            session.abandon()  # somebody has put them elsewhere too
+            session.abandon()  # their values were changed too
 
     def _remembered(self) -> Callable[[], None]:
-        """A way back: loading puts new things in the place of the old ones, and changes none of these."""
+        """Return a function that undoes loading, which replaces attributes and does not change objects in place."""
         session = self._session
         owners = [self, session, session.evaluator, session.sensor, *([] if self._base is None else [self._base])]
         before = [(owner, dict(vars(owner))) for owner in owners]
@@ -155,11 +155,11 @@ class SavedOptimizer(Optimizer):
         return undo
 
     def _check_tensors(self, state_dict: dict[str, Any], packed: dict[str, Any], saved: Saved) -> None:
-        """The saved line belongs to parameters of these shapes, and all of it is there."""
+        """Check that the saved tensors are complete and have the shapes of the parameters."""
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
         parameters = self._parameters()
         if len(places) != len(parameters):
-            return  # torch tells
+            return  # torch raises an error
         found: Counter[str] = Counter()
         for place, parameter in zip(places, parameters, strict=True):
             for name, tensor in state_dict["state"].get(place, {}).items():
@@ -181,7 +181,7 @@ class SavedOptimizer(Optimizer):
                 raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
 
     def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
-        """State of another type than its parameter keeps it, as NAdam's `mu_product` does; torch gives it that type."""
+        """Restore state of another dtype than its parameter, such as NAdam's `mu_product`, which torch converts."""
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
         for place, parameter in zip(places, self._parameters(), strict=True):
             for name, value in state_dict["state"].get(place, {}).items():
@@ -190,7 +190,7 @@ class SavedOptimizer(Optimizer):
                     self.state[parameter][name] = value.to(loaded.device, copy=True)
 
     def _restore(self, saved: Saved) -> None:
-        """Take over a saved conversation and the tensors that belong to it."""
+        """Restore a saved search and the tensors that belong to it."""
         session = self._session
         session.driver, session.standing = saved.driver, saved.standing
         session.sensor.load_state(saved.sensor)
@@ -215,7 +215,7 @@ class SavedOptimizer(Optimizer):
                 Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, scalars, None
             )
         for parameter in [p for p, held in self.state.items() if not held]:
-            del self.state[parameter]  # optimizers take an empty state as the sign to begin their own
+            del self.state[parameter]  # optimizers initialise their state only if it is empty
 
     def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
         return [local(self.state[p].pop(name)) for p in parameters]
@@ -224,14 +224,14 @@ class SavedOptimizer(Optimizer):
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
     def _hold_buffers(self) -> None:
-        """Show the line's and the sensor's buffers as the parameters' state, which is where torch's checkpoints look.
+        """Put the buffers of line and sensor into the parameters' state, from which torch's checkpoints are made.
 
-        Only once a direction was aimed: optimizers take an empty state as the sign to begin their own.
+        Not before the first direction: optimizers initialise their state only if it is empty.
         """
         line = self._session.line
         if line is None or line is self._held or not line.aimed:
             return
-        for parameter in self._parameters():  # a copy has those of a line that it never held
+        for parameter in self._parameters():  # a copy has buffers of the original's line
             held = self.state.get(parameter, {})
             for name in [name for name in held if _is_ours(name)]:
                 del held[name]
@@ -243,12 +243,12 @@ class SavedOptimizer(Optimizer):
         self._held = line
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch's own leaves all but state and groups behind, and with it the search.
+        # torch's own method omits everything but state and groups.
         self._refuse_in_closure("copying it")
         return own_attributes(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> SavedOptimizer:
-        # In this process it trains with the same processes; a pickled one may be read by another.
+        # A copy keeps the process group; a pickle may be read in another process.
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
         copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
@@ -270,9 +270,7 @@ class SavedOptimizer(Optimizer):
         step = 0.0 if self._session.driver.last is None else self._session.driver.last.step
         for group in self.param_groups:
             group["lr"] = step
-        self.param_groups[0][SEARCH] = repr(
-            self._session.driver.search
-        )  # checkpoints load only what is there to be loaded
+        self.param_groups[0][SEARCH] = repr(self._session.driver.search)  # checkpoints load only existing keys
         self._shown = step
 
 

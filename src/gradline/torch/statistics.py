@@ -1,7 +1,7 @@
-"""Running statistics of layers such as BatchNorm: each accepted probe counts once, and no other evaluation counts.
+"""Keep running statistics of layers such as BatchNorm consistent: only accepted probes update them.
 
-A forward pass in training mode changes them, wherever the parameters stand. So they are saved before a search and put
-back after each evaluation that does not end it.
+Every forward pass in training mode changes the statistics. They are therefore saved before a search and restored after
+each evaluation that does not end it.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["RunningStatistics"]
 
 
 class RunningStatistics:
-    """The buffers `running_…` and `num_batches_tracked` of some layers, and a copy of them as they were last kept."""
+    """The buffers `running_…` and `num_batches_tracked` of some layers, and a saved copy."""
 
     def __init__(self) -> None:
         self._places: list[tuple[nn.Module, str]] = []
         self._kept: list[Tensor | None] = []
 
     def watch(self, layers: Iterable[nn.Module]) -> None:
-        """Watch these layers from now on. Statistics of layers that were not watched before are kept as they are."""
+        """Track these layers from now on; save the statistics of newly tracked ones."""
         before = dict(zip([(id(layer), name) for layer, name in self._places], self._kept, strict=True))
         self._places = list(
             {
@@ -38,16 +38,16 @@ class RunningStatistics:
         self._kept = [before.get((id(place[0]), place[1]), new) for place, new in zip(self._places, now, strict=True)]
 
     def now(self) -> list[Tensor | None]:
-        """A copy of the statistics as they are; none of those that a lazy layer does not have yet."""
+        """Return a copy of the current statistics; `None` for those a lazy layer does not have yet."""
         return [None if buffer is None or is_lazy(buffer) else buffer.clone() for buffer in self._buffers()]
 
     def keep(self) -> None:
-        """Count the last forward pass: from here on there is no way back behind it."""
+        """Save the current statistics as those to restore."""
         if self._places:
             self._kept = self.now()
 
     def put_back(self) -> None:
-        """Forget what happened since they were kept."""
+        """Restore the saved statistics."""
         self.put(self._kept)
 
     def put(self, statistics: list[Tensor | None]) -> None:
@@ -57,5 +57,5 @@ class RunningStatistics:
                 buffer.copy_(saved)
 
     def _buffers(self) -> list[Tensor | None]:
-        """The buffers as they are now: moving a model to a device replaces them."""
+        """Return the current buffers, which moving a model to a device replaces."""
         return [own_buffers(layer)[name] for layer, name in self._places]

@@ -1,4 +1,4 @@
-"""How numbers and times are written for people."""
+"""Format numbers, times and sizes for display."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def number(value: float, digits: int = 3) -> str:
-    """A number in few characters."""
+    """Format a number with about `digits` significant digits; NaN is `-`."""
     if math.isnan(value):
         return "-"
     if math.isinf(value):
@@ -20,17 +20,17 @@ def number(value: float, digits: int = 3) -> str:
 
 
 def percent(value: float) -> str:
-    """A fraction as a percentage."""
+    """Format a fraction as a percentage, without the sign."""
     return "-" if math.isnan(value) else f"{100 * value:.2g}" if value < 0.1 else f"{100 * value:.1f}"
 
 
 def count(value: float) -> str:
-    """A whole number with separators."""
+    """Format a number rounded to an integer, with thousands separators."""
     return f"{value:,.0f}"
 
 
 def duration(seconds: float) -> str:
-    """A time for people."""
+    """Format seconds in a suitable unit, from `0.5 s` to `2.5 days`."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -48,14 +48,14 @@ def duration(seconds: float) -> str:
 
 
 def clock(seconds: float) -> str:
-    """A time as 1:02:03."""
+    """Format seconds as `1:02:03` or `2:03`."""
     whole = round(seconds)
     hours, rest = divmod(whole, 3600)
     return f"{hours}:{rest // 60:02}:{rest % 60:02}" if hours else f"{rest // 60}:{rest % 60:02}"
 
 
 def size(count: float) -> str:
-    """So many bytes."""
+    """Format a number of bytes in bytes, kB, MB or GB."""
     for unit in ("bytes", "kB", "MB", "GB"):
         if count < 1000 or unit == "GB":
             return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
@@ -64,12 +64,12 @@ def size(count: float) -> str:
 
 
 def plural(number_of: int, word: str) -> str:
-    """`1 run`, `2 runs`."""
+    """Format a count with its noun: `1 run`, `2 runs`."""
     return f"{number_of:,} {word}" if number_of == 1 else f"{number_of:,} {word}s"
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """`0 to 9`, or the numbers."""
+    """Format integers as `0 to 9` if they are consecutive, else as a comma-separated list."""
     values = sorted(numbers)
     if len(values) > 2 and values == list(range(values[0], values[-1] + 1)):
         return f"{values[0]} to {values[-1]}"

@@ -1,1 +1,1 @@
-"""Training in several processes: decisions that are the same in all of them, and sharded parameters."""
+"""Training in several processes: equal decisions in all of them, and sharded parameters."""

@@ -1,17 +1,17 @@
-"""Training in several processes: every rank takes the same decisions, by construction.
+"""Reduce measurements over several processes, so that all ranks take the same decisions.
 
-A decision follows from a few numbers: the gradient's length, its slope along the line, the loss. Each rank measures its
-part of them; all parts go to all ranks, bit for bit (`all_gather`), and every rank adds them up in the same order. So
-no rank ever decides on a number of its own, and none makes an evaluation more than another and waits for it forever.
+Decisions depend on a few numbers: the length of the gradient, the slope, the loss. Each rank measures its part;
+`all_gather` sends all parts to all ranks, bit for bit, and every rank adds them in the same order. No rank decides on
+local numbers, so none makes more evaluations than the others and waits for them forever.
 
-* Parameters that are whole on every rank (`DistributedDataParallel`): numbers are averaged, as the gradients were.
-* Sharded ones (`fully_shard`): each rank has the products of its shards, and these are summed.
+* Replicated parameters (`DistributedDataParallel`): numbers are averaged, as the gradients are.
+* Sharded parameters (`fully_shard`): each rank has the products of its shards, and these are summed.
 
-A rank that fails in an evaluation takes part in what the others are waiting for, tells them, and all raise.
+A rank that fails in an evaluation still takes part in the collectives that the others wait for and reports its failure;
+all ranks raise.
 
-With its numbers each rank sends what it is doing: which probe of which search, at which step, and a checksum of its
-settings. Ranks that do not do the same (one has called `refresh()`, say, or has other settings) would train different
-models from there on: all raise, before anything is decided.
+With its numbers each rank sends the indices of search and probe, the step, and a checksum of its settings. If these
+differ (for example because one rank has called `refresh()`), all ranks raise before they decide.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from gradline.torch.measuring import LocalReduce, measure
 
 __all__ = ["DistributedReduce", "find"]
 
-_NUMBERS = 3  # travel at a time
-_REASON = 300  # bytes of a failure's message travel too
-_ROUNDING = 1e-9  # relative: machines with other mathematical libraries may find a step with other last digits
+_NUMBERS = 3  # sent per exchange
+_REASON = 300  # bytes of an error message sent to other ranks
+_ROUNDING = 1e-9  # relative: steps may differ by rounding between machines with other math libraries
 
 
 class Place(NamedTuple):
-    """What a rank evaluates: a probe of a search, at a step; probe 0 is the search's origin."""
+    """The evaluation of a rank: indices of search and probe (0: the origin), and the step."""
 
     search: int = 0
     probe: int = 0
@@ -49,40 +49,40 @@ class Place(NamedTuple):
         return f"{probe} of search {self.search:.0f}"
 
     def is_same(self, other: Place) -> bool:
-        """Whether both are one evaluation."""
+        """Return whether both are the same evaluation."""
         return self[:2] == other[:2] and (
             math.isclose(self.step, other.step, rel_tol=_ROUNDING) or self.step == other.step
         )
 
 
 class DistributedReduce(LocalReduce):
-    """A process group whose members train one model, wrapped for that or not."""
+    """Reduction over a process group that trains one model, with or without a wrapper."""
 
     def __init__(self, group: Any, wrappers: Sequence[nn.Module] = ()) -> None:
         self.size = distributed.get_world_size(group)
         self._group = _for_the_host(group)
         self._wrappers = [weakref.ref(wrapper) for wrapper in wrappers]
-        # Of several wrappers it is unknown which the others wait for.
+        # With several wrappers it is unknown which one the others wait for.
         self._substitute = StandIn(wrappers[0] if len(wrappers) == 1 else None)
         self._settings: Mapping[str, str] = {}
         self._checksum = 0.0
         self._place = Place()
 
     def begin(self, settings: Callable[[], Mapping[str, str]]) -> None:
-        """A step begins, with these settings."""
+        """Begin a step with these settings."""
         for reference in self._wrappers:
             _check_join(reference())
         self._settings = settings()
         self._checksum = checksum(self._settings)
 
     def at(self, search: int, probe: int, step: float) -> None:
-        """The next evaluation is this probe of this search; probe 0 is the search's origin."""
+        """Set the index of search and probe (0: the origin) and the step of the next evaluation."""
         self._place = Place(search, probe, step)
 
     def measure(
         self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor
     ) -> tuple[float, float, list[float]]:
-        """The same of whole vectors, of which each rank has its parts; `more` scalars are averaged."""
+        """Measure vectors distributed over all ranks; `more` scalars are averaged."""
         alike: dict[int, list[int]] = {}
         for place, parameter in enumerate(parameters):
             alike.setdefault(shards(parameter), []).append(place)
@@ -90,7 +90,7 @@ class DistributedReduce(LocalReduce):
         slopes: list[float] = []
         values: list[float] = []
         for parts, places in alike.items():
-            share = parts / self.size  # each part is on as many ranks as any other
+            share = parts / self.size  # each shard is on equally many ranks
             along = [others[place] for place in places] if others else []
             length, slope, found = measure([vectors[place] for place in places], along, *(() if lengths else more))
             lengths.append(math.sqrt(share) * length)
@@ -101,11 +101,11 @@ class DistributedReduce(LocalReduce):
         return math.hypot(*all_lengths), _sum(all_slopes), [_sum(column) / self.size for column in columns]
 
     def any(self, here: bool) -> bool:
-        """Whether something is so on any rank."""
+        """Return whether `here` is true on any rank."""
         return any(said for (said,) in self._gather([float(here)]))
 
     def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
-        """Mean of the ranks' means, as gradients are averaged; and its variance, from the samples of all ranks."""
+        """Return the mean of the ranks' means, as for gradients, and its variance from the samples of all ranks."""
         counts, means, variances = zip(*self._gather([float(count), mean, variance]), strict=True)
         total = sum(counts)
         centre = sum(n * m for n, m in zip(counts, means, strict=True)) / total
@@ -116,7 +116,7 @@ class DistributedReduce(LocalReduce):
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """For what comes just before an exchange: what fails on one rank fails on all."""
+        """Context manager before an exchange of numbers: an exception on one rank is raised on all."""
         try:
             yield
         except Exception as error:
@@ -125,22 +125,22 @@ class DistributedReduce(LocalReduce):
 
     @contextmanager
     def failing_together(self, *, in_forward: bool = False) -> Iterator[None]:
-        """For one evaluation: what fails on one rank fails on all, at the latest where they measure it."""
+        """Context manager of an evaluation: a failure on one rank is raised on all, at the latest when measuring."""
         try:
             with self._substitute.watching(in_forward):
                 yield
         except Exception as error:
             if self._substitute.stand_in():
                 self._exchange([0.0] * _NUMBERS, failure=error)
-            raise  # without standing in: the others learn of it when this process ends
+            raise  # without standing in, the others notice when this process ends
 
     def _gather(self, numbers: Sequence[float]) -> list[list[float]]:
-        """The numbers of all ranks, as many from each."""
+        """Return the numbers of all ranks."""
         rows = self._exchange([*numbers, *[0.0] * (_NUMBERS - len(numbers))])
         return [row[: len(numbers)] for row in rows]
 
     def _exchange(self, numbers: list[float], failure: Exception | None = None) -> list[list[float]]:
-        """The numbers of all ranks, where all do the same and none has failed."""
+        """Return the numbers of all ranks; raise an error if they evaluate different things or one has failed."""
         failed = 0.0 if failure is None else 1.0
         mine = [failed, self._checksum, *self._place, *numbers]
         heard = self._all(torch.tensor(mine, dtype=torch.float64)).tolist()
@@ -164,12 +164,12 @@ class DistributedReduce(LocalReduce):
         )
 
     def _reasons(self, failure: Exception | None) -> str:
-        """Which ranks failed, and why."""
+        """Return which ranks failed, and why."""
         texts = self._texts("" if failure is None else f"{type(failure).__name__}: {failure}", _REASON)
         return "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(texts) if text)
 
     def _texts(self, mine: str, most: int | None = None) -> list[str]:
-        """A text from each rank, of `most` bytes at most."""
+        """Exchange strings of at most `most` bytes between all ranks."""
         said = mine.encode()[:most]
         size = int(self._all(torch.tensor([len(said)])).max())
         heard = self._all(torch.tensor(list(said.ljust(size, b"\0")), dtype=torch.uint8)).tolist()
@@ -182,7 +182,7 @@ class DistributedReduce(LocalReduce):
 
 
 def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any = None) -> LocalReduce:
-    """The processes that train these parameters together: a given group, or what the parameters tell."""
+    """Return the reduction over the processes that train these parameters: of a given group, or inferred."""
     if not (distributed.is_available() and distributed.is_initialized()):
         return LocalReduce()
     meshes = {cast(Any, parameter).device_mesh for parameter in parameters if is_sharded(parameter)}
@@ -219,7 +219,7 @@ def _check(around: Sequence[nn.Module], meshes: set[Any]) -> None:
 
 
 def _check_places(places: Sequence[Place]) -> None:
-    """Refuse to go on where ranks evaluate different things."""
+    """Raise an error if ranks evaluate different points."""
     first = places[0]
     for rank, place in enumerate(places):
         if not place.is_same(first):
@@ -234,7 +234,7 @@ def _check_places(places: Sequence[Place]) -> None:
 
 
 def _check_join(wrapper: Any) -> None:
-    """Refuse torch's context for uneven inputs, unless it ends where the first rank has no more."""
+    """Raise an error in `model.join()`, unless it ends when the first rank has no more inputs."""
     config = getattr(wrapper, "_join_config", None)
     if config is not None and config.enable and not config.throw_on_early_termination:
         raise RuntimeError(
@@ -245,7 +245,7 @@ def _check_join(wrapper: Any) -> None:
 
 
 def _of_mesh(mesh: Any) -> Any:
-    """One group of all the ranks in a mesh."""
+    """Return a process group of all ranks in a mesh."""
     if mesh.ndim == 1:
         return mesh.get_group()
     ranks = sorted(mesh.mesh.flatten().tolist())
@@ -255,7 +255,7 @@ def _of_mesh(mesh: Any) -> Any:
 
 
 def _for_the_host(group: Any) -> Any:
-    """A group of the same ranks that carries the host's numbers: gradients may travel between devices only."""
+    """Return a group of the same ranks that can send CPU tensors, which the gradients' backend may not."""
     if "cpu:" in distributed.get_backend_config(group):
         return group
     ranks = distributed.get_process_group_ranks(group)
@@ -263,11 +263,11 @@ def _for_the_host(group: Any) -> Any:
 
 
 _made: weakref.WeakKeyDictionary[Any, dict[tuple[Any, ...], Any]] = weakref.WeakKeyDictionary()
-"""The groups made here, for each world of processes (there is another one after `destroy_process_group`)."""
+"""Groups made here, by default process group (`destroy_process_group` ends it)."""
 
 
 def _new_group(ranks: Sequence[int], backend: str | None = None) -> Any:
-    """One group of some ranks, made once: all ranks must take part in that, but one alone may look for it again."""
+    """Return a group of some ranks, created once, by all of them together, and then reused."""
     known = _made.setdefault(distributed.group.WORLD, {})
     key = (*ranks, backend)
     if key not in known:
@@ -276,5 +276,5 @@ def _new_group(ranks: Sequence[int], backend: str | None = None) -> Any:
 
 
 def _sum(numbers: Sequence[float]) -> float:
-    """A sum in which all digits count, also where some are not finite (`fsum` refuses these)."""
+    """Return an exactly rounded sum; an ordinary one if numbers are non-finite, for which `fsum` may raise."""
     return math.fsum(numbers) if all(map(math.isfinite, numbers)) else sum(numbers)

@@ -1,7 +1,7 @@
-"""What decides on the steps of an optimizer, as texts: ranks compare theirs.
+"""The settings that determine an optimizer's steps, as strings for comparison between ranks.
 
-Only what is the same text in every process counts: numbers, strings, truth values, and tuples of these. Options that
-choose between implementations of the same arithmetic (`foreach`, `fused`) may differ between ranks.
+Only settings with equal strings in every process are compared: numbers, strings, booleans, and tuples of these. Options
+that choose between implementations of the same arithmetic (`foreach`, `fused`) may differ between ranks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _IMPLEMENTATION = ("capturable", "differentiable", "foreach", "fused", "lr")
 
 
 def settings_of(search: Any, base: Optimizer | None, **more: Any) -> dict[str, str]:
-    """The settings of a search, of the optimizer that gives the direction, and `more`, by their names."""
+    """Return the settings of a search, of the direction's optimizer, and `more`, by name."""
     found = {"search": type(search).__name__, "direction": type(base).__name__ if base else "None"}
     if dataclasses.is_dataclass(search):
         found |= _plain({field.name: getattr(search, field.name) for field in dataclasses.fields(search)})
@@ -33,23 +33,23 @@ def settings_of(search: Any, base: Optimizer | None, **more: Any) -> dict[str, s
 
 
 def checksum(settings: Mapping[str, str]) -> float:
-    """A number of these settings, and hardly of others; float64 holds it exactly."""
+    """Return a 48-bit hash of the settings, which float64 represents exactly."""
     return float(int.from_bytes(hashlib.sha256(to_text(settings).encode()).digest()[:6], "big"))
 
 
 def to_text(settings: Mapping[str, str]) -> str:
-    """All settings in one text."""
+    """Return all settings as one string."""
     return json.dumps(dict(settings))
 
 
 def from_text(text: str) -> dict[str, str]:
-    """The settings in a text."""
+    """Return the settings in a string of `to_text`."""
     settings: dict[str, str] = json.loads(text)
     return settings
 
 
 def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> str:
-    """In which settings `found` is different, for a message."""
+    """Describe the settings in which `found` differs, for an error message."""
     names = [name for name in found if name in expected and found[name] != expected[name]]
     if "search" in names:  # the constants of another search mean something else
         names = ["search"]

@@ -1,7 +1,6 @@
-"""Parameters of which each process has a part: `DTensor`, as `torch.distributed.fsdp.fully_shard` makes them.
+"""Sharded parameters: `DTensor`, as made by `torch.distributed.fsdp.fully_shard`.
 
-The line works on the parts that are here. What is shown to others (checkpoints, which may be read by another number of
-processes) is whole again.
+The line works on the local shards. Checkpoints contain `DTensor`, so that another number of processes can read them.
 """
 
 from __future__ import annotations
@@ -14,27 +13,27 @@ from torch import Tensor
 
 
 def is_sharded(tensor: Tensor) -> bool:
-    """Whether a tensor is spread over a mesh of processes."""
+    """Return whether a tensor is distributed over a mesh of processes."""
     return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
 
 
 def shards(parameter: Tensor) -> int:
-    """Into how many different parts a parameter is split."""
+    """Return the number of different shards of a parameter."""
     if not is_sharded(parameter):
         return 1
     spread = cast(Any, parameter)
     sizes = zip(spread.device_mesh.shape, spread.placements, strict=True)
-    return math.prod(size for size, placement in sizes if not placement.is_replicate())  # strided shards are others
+    return math.prod(size for size, placement in sizes if not placement.is_replicate())  # shards have several classes
 
 
 @torch.no_grad()
 def local(tensor: Tensor) -> Tensor:
-    """The part that is here; it shares memory with the whole."""
+    """Return the local shard, which shares memory with the tensor."""
     return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor
 
 
 def local_gradient(parameter: Tensor, gradient: Tensor) -> Tensor:
-    """The gradient of the part of a parameter that is here."""
+    """Return the gradient of the local shard of a parameter."""
     if not is_sharded(parameter):
         return gradient
     placements = cast(Any, parameter).placements
@@ -44,7 +43,7 @@ def local_gradient(parameter: Tensor, gradient: Tensor) -> Tensor:
 
 
 def whole(part: Tensor, parameter: Tensor) -> Tensor:
-    """A tensor spread as a parameter is, of which this is the part that is here; it shares memory with the part."""
+    """Return a tensor sharded like a parameter, with this local shard; both share memory."""
     if not is_sharded(parameter):
         return part
     from torch.distributed.tensor import DTensor

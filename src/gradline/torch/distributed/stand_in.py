@@ -1,7 +1,7 @@
-"""Standing in for a failed evaluation, so that the other processes do not wait for it forever.
+"""Replace the backward pass of a failed evaluation, so that other processes do not wait for it forever.
 
-Under `DistributedDataParallel` the others are about to average gradients, and wait for this process to take part. If it
-failed before its own backward pass, it makes one of a loss that is 0 instead. The result is thrown away everywhere.
+Under `DistributedDataParallel` the other processes wait for this one to average gradients. If it failed before its
+backward pass, it makes one with a zero loss instead. All processes discard the result.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ class _Stage(Enum):
 
 
 class StandIn:
-    """Follows the passes of a wrapped model through one evaluation, and completes them if it must.
+    """Tracks the passes of a wrapped model in one evaluation and completes them after a failure.
 
-    Without a model (it is unknown what the others wait for) it cannot. The others are taken to make as many passes as
-    were made here in the evaluation before.
+    The others are assumed to make as many passes as were made here in the previous evaluation. Without a model it does
+    nothing, because it is unknown what the others wait for.
     """
 
     def __init__(self, model: nn.Module | None) -> None:
@@ -37,14 +37,14 @@ class StandIn:
         self._stage = _Stage.BEFORE
         self._outputs: list[Tensor] = []
         self._hooks: list[Any] = []
-        self._forwards = self._backwards = 0  # of this evaluation, as far as others take part in them
-        self._usual: int | None = 1  # passes of an evaluation; None: forward and backward passes do not go in pairs
-        self._accumulating = False  # a pass that the others do not take part in has begun
+        self._forwards = self._backwards = 0  # synchronized passes of this evaluation
+        self._usual: int | None = 1  # passes per evaluation; None: forward and backward passes are not paired
+        self._accumulating = False  # a pass without synchronization has begun
         self._used: list[Tensor] | None = None  # parameters that had a gradient after the last evaluation
 
     @contextmanager
     def watching(self, in_forward: bool = False) -> Iterator[None]:
-        """Follow one evaluation, from its beginning or from the beginning of its first forward pass."""
+        """Track one evaluation, from its start or from the start of its first forward pass."""
         self._stage = _Stage.BEFORE
         self._forwards = self._backwards = 0
         self._accumulating = False
@@ -70,12 +70,12 @@ class StandIn:
             self._hooks = []
 
     def stand_in(self) -> bool:
-        """Take part in what the others are doing. `False`: it is too late, or unknown what that is."""
+        """Complete the passes that the others wait for. `False`: it is too late, or they are unknown."""
         outputs, self._outputs = self._outputs, []
         model = self._reference()
         if model is None or self._usual is None or self._stage is _Stage.BACKWARD:
             return False
-        if model._join_config.enable:  # the others may have run out of data, and take part in nothing any more
+        if model._join_config.enable:  # the others may have run out of data
             return False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         if model.static_graph:
@@ -92,13 +92,13 @@ class StandIn:
                             model.require_forward_param_sync = False
                         begin_ddp_forward(model)
                     loss = end_ddp_forward(model, _zero(parameters))
-                self._stage = _Stage.BEFORE  # so that it is not followed
+                self._stage = _Stage.BEFORE  # so that it is not tracked
                 torch.autograd.backward(loss)
                 self._backwards += 1
         return True
 
     def _begin_forward(self, model: Any, _inputs: Any) -> None:
-        # A pass of gradient accumulation (`no_sync`) is nothing the others wait for.
+        # The others do not wait for a pass of gradient accumulation (`no_sync`).
         self._stage = _Stage.FORWARD if model.require_backward_grad_sync else _Stage.BEFORE
         self._accumulating = not model.require_backward_grad_sync
 
@@ -110,7 +110,7 @@ class StandIn:
         self._outputs = shown
         if torch.is_grad_enabled():
             self._forwards += 1
-            if not shown:  # an output that shows no tensors: then its backward pass is seen where it ends
+            if not shown:  # no tensors in the output: notice the backward pass at the parameters
                 shown = [parameter for parameter in model.parameters() if parameter.requires_grad]
         for leaf in shown:
             self._hooks.append(leaf.register_hook(self._begin_backward))  # type: ignore[no-untyped-call]
@@ -127,5 +127,5 @@ class StandIn:
 
 
 def _zero(tensors: list[Tensor]) -> Tensor:
-    """0, with a gradient of 0 for each of some tensors."""
+    """Return a zero loss whose gradient is 0 for each of some tensors."""
     return torch.stack([(tensor * 0).sum().to(tensors[0]) for tensor in tensors]).sum()

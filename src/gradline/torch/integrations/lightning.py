@@ -1,11 +1,11 @@
-"""`LineSearchCallback`: what Lightning's `Trainer` should know of line searches.
+"""`LineSearchCallback`: use gradline optimizers with Lightning's `Trainer`.
 
-A gradline optimizer trains under Lightning without it. It is needed where a search is spread over batches: between
-batches the parameters then stand at a probe. Its one rule: **outside of a training batch they are at the accepted
-point**, so that validation, tests, checkpoints, other callbacks and the finished model all see that point. The
-optimizer's saved state says so, and a resumed run goes back to the probe with its first batch.
+Lightning can train with a gradline optimizer without this callback, except if a search is spread over mini-batches:
+then the parameters are at a probe between mini-batches. The callback sets them to the **accepted point outside of
+training batches**, so that validation, tests, checkpoints, other callbacks and the trained model use that point. The
+optimizer's checkpoint includes the probe, and a resumed run returns to it with its first mini-batch.
 
-It also refuses what would train wrongly in silence, and logs what the searches did.
+It also raises errors for settings that would train incorrectly, and logs the searches.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ __all__ = ["LineSearchCallback"]
 
 
 class LineSearchCallback(Callback):
-    """Keeps the model at the accepted point outside of training batches, checks the settings and logs the searches.
+    """Callback that keeps the model at the accepted point outside of training batches and logs the searches.
 
     ```python
     from lightning.pytorch import Trainer
@@ -47,31 +47,31 @@ class LineSearchCallback(Callback):
     trainer = Trainer(callbacks=[LineSearchCallback()], logger=False, enable_checkpointing=False)
     ```
 
-    Put it before callbacks that look at the parameters at the end of a batch. It does nothing to other optimizers.
+    Place it before callbacks that read the parameters at the end of a batch. It ignores other optimizers.
 
-    Logged in every `log_every_n_steps`-th step are, as they were in the last search that ended: `line_search/step`,
-    `line_search/slope_at_start`, `line_search/slope_at_step` and `line_search/evaluations`; further
-    `line_search/evaluations_so_far`, and in `line_search/stop/SIGN_CHANGE` and so on how many searches have ended for
-    this reason (a member of [`Stop`][gradline.protocol.Stop]). Of several optimizers the second one's are called
-    `line_search-1/...`.
+    Every `log_every_n_steps` steps it logs, of the last finished search, `line_search/step`,
+    `line_search/slope_at_start`, `line_search/slope_at_step` and `line_search/evaluations`; the total
+    `line_search/evaluations_so_far`; and in `line_search/stop/SIGN_CHANGE` etc. the number of searches that ended for
+    each reason (a member of [`Stop`][gradline.protocol.Stop]). With several optimizers, the second one's names begin
+    with `line_search-1/`.
 
     Args:
-        log: log them.
+        log: whether to log the searches.
     """
 
     def __init__(self, *, log: bool = True) -> None:
         self.log_searches = log
         self.stops: list[Counter[str]] = []
-        """How many searches have ended for each reason, for each optimizer."""
+        """Number of searches that ended for each reason, for each optimizer."""
         self._handles: list[RemovableHandle] = []
-        self._resting: list[tuple[LineSearchOptimizer, bool]] = []  # during this batch, and whether they are spread
+        self._resting: list[tuple[LineSearchOptimizer, bool]] = []  # optimizers idle in this batch, with their `spread`
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Refuse settings under which training would go wrong, before anything is computed."""
+        """Raise an error for settings under which training would be incorrect."""
         _check_accumulation(trainer)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Go to the accepted point: a checkpoint that was saved without this callback may hold a probe."""
+        """Move to the accepted point (a checkpoint saved without this callback may be at a probe); start logging."""
         _rest(trainer)
         optimizers = _line_searches(trainer)
         self.stops += [Counter() for _ in optimizers[len(self.stops) :]]
@@ -80,7 +80,7 @@ class LineSearchCallback(Callback):
                 self._handles.append(optimizer.register_search_hook(_counting(stops)))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
-        """Go to where the search goes on."""
+        """Move to the current probe."""
         if skips_backward(trainer):
             self._resting = _stay(trainer)
             return
@@ -91,12 +91,12 @@ class LineSearchCallback(Callback):
     def on_train_batch_end(
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        """Go to the accepted point, and log."""
+        """Move to the accepted point and log."""
         for optimizer, spread in self._resting:
             optimizer.spread = spread
         self._resting = []
         _rest(trainer)
-        # Lightning's logging takes milliseconds: only when it will be written, or read at the end of an epoch
+        # Lightning's logging takes milliseconds: only if the values will be written, or read at the end of an epoch
         due = logs_are_due(trainer) or trainer.is_last_batch
         if self.log_searches and due and not trainer.barebones:
             for place, (optimizer, stops) in enumerate(zip(_line_searches(trainer), self.stops, strict=False)):
@@ -105,25 +105,25 @@ class LineSearchCallback(Callback):
                 pl_module.log_dict({f"{name}/{key}": float(value) for key, value in values.items()})
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Go to the accepted point, where an epoch was cut short in a batch."""
+        """Move to the accepted point, in case the epoch ended within a batch."""
         _rest(trainer)
 
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        """Go to the accepted point: the model may be saved or used all the same."""
+        """Move to the accepted point, since the model may still be saved or used."""
         _rest(trainer)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Leave the optimizers alone."""
+        """Remove the hooks from the optimizers."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
 
     def state_dict(self) -> dict[str, Any]:
-        """The counts, as plain numbers."""
+        """Return the counts of stop reasons."""
         return {"stops": [dict(stops) for stops in self.stops]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on counting."""
+        """Restore the counts of stop reasons."""
         self.stops = [Counter(stops) for stops in state_dict["stops"]]
 
 
@@ -132,17 +132,17 @@ def _line_searches(trainer: Trainer) -> list[LineSearchOptimizer]:
 
 
 def _rest(trainer: Trainer) -> None:
-    """Put the accepted point in place, where the parameters are elsewhere."""
+    """Set parameters that are at a probe to the accepted point."""
     for optimizer in _line_searches(trainer):
         if optimizer.probing:
             optimizer.eval()
 
 
 def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
-    """Let a step do nothing: one look at zero gradients shows no direction to search in.
+    """Make the next step a no-op by setting all gradients to zero, and return the previous `spread` settings.
 
-    `StochasticWeightAveraging` puts its average in place and runs through the data once more, for BatchNorm and without
-    backward passes. Lightning makes a step at the end of that all the same, on whatever gradients are left.
+    `StochasticWeightAveraging` swaps in its average and passes over the data once more, for BatchNorm and without
+    backward passes. Lightning still calls `step` at the end of that, on whatever gradients are left.
     """
     before = [(optimizer, optimizer.spread) for optimizer in _line_searches(trainer)]
     for optimizer, _ in before:
@@ -156,7 +156,7 @@ def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
 
 
 def _scales(trainer: Trainer) -> bool:
-    """Whether a GradScaler makes the steps: it calls the closure itself, and then step() without one."""
+    """Whether a GradScaler is used: Lightning then calls the closure itself, and `step()` without one."""
     return getattr(trainer.precision_plugin, "scaler", None) is not None
 
 
@@ -182,7 +182,7 @@ def _counting(stops: Counter[str]) -> Any:
 
 
 def _values(optimizer: LineSearchOptimizer, stops: Counter[str]) -> dict[str, float]:
-    """What is logged of an optimizer; nothing before its first search has ended."""
+    """Return the values to log of an optimizer; none before its first search has ended."""
     last = optimizer.last
     if last is None:
         return {}

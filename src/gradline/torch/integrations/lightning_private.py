@@ -8,10 +8,10 @@ __all__ = ["logs_are_due", "skips_backward"]
 
 
 def logs_are_due(trainer: Any) -> bool:
-    """Whether the trainer will write what is logged now; where that cannot be seen, yes."""
+    """Whether the trainer will write values logged now; `True` if that is unknown."""
     return bool(getattr(getattr(trainer, "_logger_connector", None), "should_update_logs", True))
 
 
 def skips_backward(trainer: Any) -> bool:
-    """Whether the trainer runs through the data without backward passes, as for the statistics of averaged weights."""
+    """Whether the trainer makes no backward passes, as for the BatchNorm statistics of averaged weights."""
     return bool(getattr(trainer.fit_loop, "_skip_backward", False))

@@ -1,8 +1,8 @@
-"""`LineSearchCallback`: what Hugging Face's `Trainer` does not do for an optimizer whose probes move the parameters.
+"""`LineSearchCallback`: use gradline optimizers with Hugging Face's `Trainer`.
 
-`Trainer` calls `step()` without a closure, so each of its steps is one probe, and between steps the parameters stand at
-a probe. It calls the optimizer's `eval()` before it evaluates and `train()` before it trains on. It does not before it
-saves, and not when training ends. The callback does.
+`Trainer` calls `step()` without a closure, so each of its steps is one probe, and between steps the parameters are at a
+probe. It calls the optimizer's `eval()` before evaluations and `train()` before it continues, but not before it saves
+checkpoints or at the end of training. The callback does that.
 
 ```python
 import tempfile
@@ -45,22 +45,22 @@ PREFIX = "line_search/"
 
 
 class LineSearchCallback(TrainerCallback):
-    """Saves and ends at the accepted point, and logs what the searches do.
+    """Callback that saves and ends training at the accepted point, and logs the searches.
 
-    * Checkpoints hold the model at the last accepted point, with an optimizer that knows it: resumed training is bit
-      for bit the uninterrupted one, and the saved model is fit for use.
-    * At the end of training the model is at the last accepted point, or is the best one where
+    * Checkpoints contain the model at the last accepted point, ready for use. Training resumed from them is bit for bit
+      equal to uninterrupted training.
+    * At the end of training the model is at the last accepted point, or is the best model if
       `load_best_model_at_end=True`.
-    * The last search is added to each training log: `line_search/step`, `line_search/slope` (at its start),
-      `line_search/evaluations` and `line_search/searches` (how many have ended); in `trainer.state.log_history` also
-      `line_search/stop`, why it ended.
+    * Of the last search, `line_search/step`, `line_search/slope` (at its start), `line_search/evaluations` and
+      `line_search/searches` (number of finished searches) are added to each training log, and to
+      `trainer.state.log_history` also `line_search/stop`, the reason why it ended.
 
-    `Trainer(..., callbacks=[LineSearchCallback()])` is enough. `Trainer` calls its loggers (TensorBoard and others)
-    before your own callbacks, so these do not get the added values. Use `attach` to have them there too.
+    Use it as `Trainer(..., callbacks=[LineSearchCallback()])`. `Trainer` calls its loggers (TensorBoard and others)
+    before your callbacks, so that they do not get the added values; use `attach` if they should.
     """
 
     def attach(self, trainer: Trainer) -> None:
-        """Add it to a trainer ahead of the loggers, instead of giving it as one of `callbacks`."""
+        """Add the callback to a trainer before its loggers; use it instead of the argument `callbacks`."""
         trainer.add_callback(self)
         callbacks = trainer.callback_handler.callbacks
         callbacks.insert(1, callbacks.pop())  # the first one decides what is saved and logged
@@ -68,24 +68,24 @@ class LineSearchCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Refuse other optimizers at once."""
+        """Raise an error if the optimizer is not one of gradline."""
         _line_search_in(kwargs["optimizer"])
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
-        """Before a checkpoint, go to the accepted point. `Trainer` calls `optimizer.train()` when it trains on."""
+        """Before a checkpoint, move to the accepted point. `Trainer` later calls `optimizer.train()`."""
         if control.should_save:
             _line_search_in(kwargs["optimizer"]).eval()
 
     def on_epoch_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Go to the accepted point: a checkpoint may follow, or the end of training."""
+        """Move to the accepted point, since a checkpoint or the end of training may follow."""
         _line_search_in(kwargs["optimizer"]).eval()
 
     def on_train_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Stay at the accepted point. If the best model was loaded, forget the search: it was somewhere else."""
+        """Stay at the accepted point. If the best model was loaded, discard the search, which was elsewhere."""
         optimizer = _line_search_in(kwargs["optimizer"])
         if args.load_best_model_at_end and state.best_model_checkpoint is not None:
             optimizer.refresh()  # moves nothing, since the epoch ended at the accepted point
@@ -98,7 +98,7 @@ class LineSearchCallback(TrainerCallback):
         logs: dict[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
-        """Add the last search to the logs of training, not to those of an evaluation."""
+        """Add the last search to training logs, not to evaluation logs."""
         optimizer = _line_search_in(kwargs["optimizer"])
         last = optimizer.last
         if logs is None or "loss" not in logs or last is None:
@@ -112,12 +112,12 @@ class LineSearchCallback(TrainerCallback):
         added = {f"{PREFIX}{name}": number for name, number in numbers.items()}
         logs.update(added)
         if state.log_history:
-            # Numbers only for the loggers: TensorBoard's complains of sentences.
+            # Only numbers for the loggers: TensorBoard's warns of strings.
             state.log_history[-1].update(cast("dict[str, float]", {**added, f"{PREFIX}stop": str(last.stop)}))
 
 
 def _line_search_in(optimizer: Any) -> LineSearchOptimizer:
-    """The line search inside Accelerate's wrapper."""
+    """Return the gradline optimizer inside Accelerate's wrapper."""
     inner = optimizer
     while inner is not None and not isinstance(inner, LineSearchOptimizer):
         inner = getattr(inner, "optimizer", None)

@@ -1,7 +1,7 @@
-"""Learning rates from a search: for training that cannot afford one.
+"""Find learning rates and schedules by a line search, for training without one.
 
-[`find_lr`][gradline.find_lr] trains for a moment and puts everything back; [`StepRecorder`][gradline.StepRecorder]
-records a training of your own. Both give one learning rate, or a schedule.
+[`find_lr`][gradline.find_lr] runs a short training and restores the model; [`StepRecorder`][gradline.StepRecorder]
+records the steps of a training of your own. Both give a constant learning rate or a schedule.
 """
 
 from gradline.torch.learning_rate.find import find_lr

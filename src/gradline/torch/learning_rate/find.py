@@ -1,4 +1,4 @@
-"""`find_lr`: a short run with a line search, of which nothing remains but the steps it took."""
+"""`find_lr`: record the steps of a short training run by a line search, then restore the model."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["find_lr"]
 PATIENCE = 2.0
 """Seconds before a progress bar is shown."""
 FEW = 10
-"""Of fewer steps a median says little."""
+"""Number of steps below which a warning is issued."""
 
 
 def find_lr(
@@ -35,7 +35,7 @@ def find_lr(
     search: Search[Any, Any] | None = None,
     progress: bool | None = None,
 ) -> StepRecorder:
-    """Find learning rates: train for a moment with GOLS-I, and put everything back as it was.
+    """Find learning rates: record the steps of a short training run by a line search, then restore everything.
 
     ```python
     import torch, gradline
@@ -56,20 +56,21 @@ def find_lr(
     adam = torch.optim.Adam(model.parameters(), lr=steps.fixed())
     ```
 
-    Put back are parameters, gradients, buffers (such as the statistics of BatchNorm), the position of the batches, and
-    the generators of random numbers. So it is after an error and after Ctrl-C, which are passed on.
+    Parameters, gradients, buffers (such as BatchNorm's statistics), the position of the batches and the states of
+    random number generators are restored, also after an exception or Ctrl-C.
 
     Args:
-        model: the model; or its parameters, but then buffers are not put back.
-        loss: called with the parts of a batch (a dict or a single tensor: with the batch itself), or without arguments
-            if there are no `batches`. It returns the loss, and leaves `backward()` to this function.
-        batches: [`gradline.batches`][gradline.batches], a `DataLoader`, or anything that can be gone through again and
-            again.
-        evaluations: how long to train, in gradient evaluations. The last search is brought to its end.
-        direction: whose learning rate to find, as for [`GOLSI`][gradline.GOLSI]: `torch.optim.Adam`,
+        model: the model; or its parameters, but then buffers are not restored.
+        loss: called with the parts of a mini-batch (with the batch itself if it is a dict or a tensor), or without
+            arguments if `batches` is `None`. It returns the loss and does not call `backward()`.
+        batches: [`gradline.batches`][gradline.batches], a `DataLoader`, or any other iterable that can be iterated
+            repeatedly.
+        evaluations: length of the run in gradient evaluations. The last search is completed.
+        direction: the optimizer whose learning rate to find, as for [`GOLSI`][gradline.GOLSI]: `torch.optim.Adam`,
             `functools.partial(torch.optim.SGD, momentum=0.9)`, ... `None`: plain SGD.
-        search: how; `None`: `GolsI()`. It must look at slopes or values, not at variances.
-        progress: show a progress bar (needs tqdm). `None`: if there is tqdm and a terminal, and it takes long.
+        search: the line search, on slopes or values but not on variances. `None`: `GolsI()`.
+        progress: show a progress bar (needs tqdm). `None`: only in a terminal, if tqdm is installed and the run takes
+            more than 2 seconds.
 
     Returns:
         The recorded steps: `.fixed()` is a learning rate, `.schedule(optimizer)` a schedule.
@@ -173,7 +174,7 @@ def _endless(batches: Iterable[Any]) -> Iterator[Any]:
 
 @contextmanager
 def _bar(total: int, progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """A function to be told of evaluations."""
+    """Yield a function that advances a progress bar by a number of evaluations."""
     if progress is False:
         yield lambda made: None
         return
@@ -188,6 +189,6 @@ def _bar(total: int, progress: bool | None) -> Iterator[Callable[[int], Any]]:
             ) from error
         yield lambda made: None
         return
-    hidden = {"disable": None, "delay": PATIENCE} if progress is None else {}  # None: where there is no terminal
+    hidden = {"disable": None, "delay": PATIENCE} if progress is None else {}  # None: disabled if there is no terminal
     with tqdm(total=total, desc="finding the learning rate", unit="evaluation", leave=False, **hidden) as bar:
         yield bar.update

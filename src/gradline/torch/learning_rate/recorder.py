@@ -1,4 +1,4 @@
-"""The steps that a search took, and what to make of them: one learning rate, or a schedule."""
+"""`StepRecorder`: record the steps of searches and derive a learning rate or a schedule from them."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ if TYPE_CHECKING:
 __all__ = ["StepRecorder"]
 
 PARTS = 10
-"""A schedule has at most so many knots, each the median of a tenth of the recording."""
+"""Largest number of knots of a schedule, each the median of an equal part of the recording."""
 NEAR = 3.0
-"""A knot is within this factor of the one learning rate."""
+"""Largest factor between a knot and the constant learning rate."""
 FEWEST = 5
-"""A knot is the median of so many steps at least."""
+"""Smallest number of steps per knot, if there is more than one knot."""
 MEMORY = 0.5
-"""What is taken of the steps of an optimizer with momentum: it goes on along a direction after the search has ended."""
+"""Factor for optimizers with momentum, which continue along a direction in the steps that follow."""
 FORMAT = "steps 1"
-"""What tells a saved recording from other files."""
+"""Marks a file as a saved recording."""
 
 
 class StepRecorder:
-    """Record the steps of an optimizer's searches, for training without searches later.
+    """Record the accepted steps of an optimizer's searches, for later training with a learning rate.
 
     ```python
     import torch, gradline
@@ -55,12 +55,11 @@ class StepRecorder:
     scheduler = steps.schedule(sgd, total=1000)  # or the whole course of the steps
     ```
 
-    A step is the learning rate of the optimizer that is the search's direction: of plain SGD, if none was given.
-    Searches that found no step are counted, but not recorded: those that changed nothing, and those that ended uphill
-    even at the smallest step.
+    A step is a learning rate of the direction's optimizer, or of plain SGD if no direction was given. Searches that
+    accepted no step, or ended with `Stop.STEP_MIN`, are counted but not recorded.
 
     Args:
-        optimizer: a gradline optimizer. Recording begins at once, and ends with `stop()`.
+        optimizer: a gradline optimizer. Recording starts immediately and ends with `stop()`.
     """
 
     _handle: RemovableHandle | None = None
@@ -77,15 +76,15 @@ class StepRecorder:
 
     def _begin(self, kind: str, momentum: float) -> None:
         self.steps: list[float] = []
-        """The steps found, in order."""
+        """The recorded steps, in order."""
         self.lengths: list[float] = []
-        """The lengths of the directions along which they were found."""
+        """The length of the direction of each recorded step."""
         self.searches = 0
-        """How many searches there were, those that found no step included."""
+        """Number of searches, including those without a recorded step."""
         self.kind = kind
-        """The class of optimizer whose learning rates the steps are."""
+        """Class name of the optimizer whose learning rates the steps are."""
         self.momentum = momentum
-        """Its momentum, or the first of its betas; 0 if it has neither."""
+        """Momentum of that optimizer, or the first of its betas; 0 if it has neither."""
         self._last_stop = ""
 
     def _take(self, record: Record[Any, Any]) -> None:
@@ -96,43 +95,43 @@ class StepRecorder:
             self.lengths.append(record.origin.norm)
 
     def stop(self) -> None:
-        """Record no more."""
+        """Stop recording."""
         if self._handle is not None:
             self._handle.remove()
 
     def fixed(self) -> float:
-        """One learning rate: the median of the steps, each weighted by the length of its direction.
+        """Return a constant learning rate: the median of the steps, weighted by the lengths of their directions.
 
-        Half of it for optimizers with momentum (Adam is one): the search finds how far to go along a direction at once,
-        and such an optimizer goes on along it in the steps that follow.
+        For optimizers with momentum (Adam included) it is half of that, because they continue along a direction in the
+        steps that follow.
 
-        The median, since steps differ by powers of ten: a mean would be that of the few largest, which only the search
-        knew to be safe where it took them. The weights, since steps lose their meaning as the gradient vanishes:
-        towards the end of training they grow without bound, or become those of the noise.
+        A median is used because steps differ by orders of magnitude: a mean would be dominated by the few largest. The
+        weights reduce the influence of steps along vanishing gradients, which grow without bound or are dominated by
+        noise towards the end of training.
         """
         return self._share * _median(self._there(), np.array(self.lengths))
 
     def rates(self, total: int | None = None) -> list[float]:
-        """The learning rates of the whole course, one for each step of training.
+        """Return the learning rates of the schedule, one for each step of training.
 
         Args:
-            total: to how many steps it is stretched; `None`: as many as were recorded.
+            total: number of steps to stretch the schedule to. `None`: the number of recorded steps.
         """
         total = self._total(total)
         knots = self._knots()
         return [rate_at(knots, step / total) for step in range(total)]
 
     def schedule(self, optimizer: Optimizer, total: int | None = None) -> RecordedSchedule:
-        """The whole course as a scheduler: call its `step()` after each step of the optimizer.
+        """Return a learning-rate scheduler that follows the recorded steps; call its `step()` after each step.
 
-        The recording is cut into up to ten parts. The median of each (half of it, as for `fixed()`) is its learning
-        rate, and between them the logarithm of the rate is linear. After `total` steps the last rate is held. All rates
-        are within a factor of 3 of `fixed()`: where steps went further, a search was looking after them.
+        The recording is split into up to ten parts. The learning rate of each is the median of its steps (half of it
+        with momentum, as for `fixed()`), limited to within a factor of 3 of `fixed()`. Between the parts the logarithm
+        of the rate is interpolated linearly. After `total` steps the last rate is held.
 
         Args:
-            optimizer: of the kind and momentum that was the direction. Its own `lr` is replaced. If its groups have
-                several, the first follows the recording and the others keep their proportion to it.
-            total: to how many steps the course is stretched; `None`: as many as were recorded.
+            optimizer: of the class and momentum of the recorded direction. Its `lr` is replaced. If its groups have
+                different ones, the first follows the recording and the others keep their ratio to it.
+            total: number of steps to stretch the schedule to. `None`: the number of recorded steps.
         """
         total, knots = self._total(total), self._knots()
         if isinstance(optimizer, LineSearchOptimizer):
@@ -152,7 +151,7 @@ class StepRecorder:
         return RecordedSchedule(optimizer, knots, total)
 
     def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the recording as JSON."""
+        """Write the recording to a JSON file."""
         content = {
             "gradline": FORMAT,
             "kind": self.kind,
@@ -166,7 +165,7 @@ class StepRecorder:
 
     @classmethod
     def load(cls, file: str | os.PathLike[str]) -> StepRecorder:
-        """Read what `save` wrote. It records no more."""
+        """Read a recording that `save` wrote; the result does not record any further."""
         content = json.loads(Path(file).read_text(encoding="utf-8"))
         if not isinstance(content, dict) or content.get("gradline") != FORMAT:
             raise ValueError(f"file must be a recording that StepRecorder.save wrote, got {os.fspath(file)!r}")
@@ -180,7 +179,7 @@ class StepRecorder:
         return made
 
     def plot(self, axes: Axes | None = None) -> Axes:
-        """Draw the steps, the schedule and the one learning rate. Needs matplotlib."""
+        """Plot the steps, the schedule and the constant learning rate. Needs matplotlib."""
         if axes is None:
             from matplotlib.figure import Figure
 
@@ -221,7 +220,7 @@ class StepRecorder:
 
 
 def _median(steps: NDArray[np.float64], weights: NDArray[np.float64]) -> float:
-    """The least step such that it and those below it have half of the weight."""
+    """Return the weighted median: the smallest step up to which the weights sum to half of the total."""
     order = np.argsort(steps)
     below = np.cumsum(weights[order])
     return float(steps[order][np.searchsorted(below, below[-1] / 2)])

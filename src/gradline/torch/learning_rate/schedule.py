@@ -1,4 +1,4 @@
-"""A recorded schedule as an ordinary learning-rate scheduler."""
+"""`RecordedSchedule`: a learning-rate scheduler that follows recorded steps."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ __all__ = ["RecordedSchedule"]
 
 
 class RecordedSchedule(LRScheduler):
-    """Goes through recorded learning rates; made by [`StepRecorder.schedule`][gradline.StepRecorder.schedule].
+    """Scheduler of recorded learning rates, made by [`StepRecorder.schedule`][gradline.StepRecorder.schedule].
 
-    Each knot is the rate in the middle of its part of the way. Between two of them the logarithm of the rate is linear;
-    before the first and after the last, the end of the way included, the rate is held. The state holds the knots, so
-    that training resumes without the recording.
+    Training is divided into parts of equal length. Each knot is the rate at the middle of its part; between knots the
+    logarithm of the rate is interpolated linearly, and before the first and after the last knot the rate is constant.
+    `state_dict()` contains the knots, so that training can resume without the recording.
 
     Args:
-        optimizer: whose learning rate is set. The `lr` of its groups counts only in proportion to the first group's.
+        optimizer: the optimizer whose learning rate is set. Of the `lr` of its groups only the ratio to the first
+            group's is used.
         knots: learning rates of parts of equal length.
-        total: calls of `step()` on the whole way.
+        total: number of calls of `step()` in the whole schedule.
         last_epoch: as for torch's schedulers.
     """
 
@@ -30,13 +31,13 @@ class RecordedSchedule(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float | Tensor]:
-        """The learning rate of each group now."""
+        """Return the current learning rate of each group."""
         rate = rate_at(self.knots, self.last_epoch / self.total)
         first = float(self.base_lrs[0])
         return [rate * float(base) / first for base in self.base_lrs]
 
 
 def rate_at(knots: list[float], part: float) -> float:
-    """The learning rate when this part of the way is done."""
+    """Return the learning rate after this fraction of the schedule."""
     middles = (np.arange(len(knots)) + 0.5) / len(knots)
     return float(np.exp(np.interp(part, middles, np.log(knots))))

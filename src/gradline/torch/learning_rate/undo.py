@@ -1,4 +1,4 @@
-"""Everything that a short training run changes, and the way back."""
+"""Restore everything that a short training run changes."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from gradline.torch.snapshot import Snapshot
 
 @contextmanager
 def put_back(model: nn.Module | None, parameters: list[Tensor], batches: Any) -> Iterator[None]:
-    """Whatever happens inside: afterwards all is as it was, bit for bit.
+    """Context manager that restores the state of model, batches and random number generators at exit, bit for bit.
 
-    That is: parameters, gradients, buffers, the modes of modules, the position of `gradline.batches`, and the
-    generators of random numbers: torch's, numpy's, Python's, and those that a loader has of its own.
+    Restored are parameters, gradients, buffers, training modes of modules, the position of `gradline.batches`, and the
+    random number generators of torch, numpy, Python and the loader.
     """
     gradients = [parameter.grad for parameter in parameters]
     modules = [] if model is None else list(model.modules())
@@ -31,14 +31,14 @@ def put_back(model: nn.Module | None, parameters: list[Tensor], batches: Any) ->
     generators = [(generator, generator.get_state()) for generator in _generators(batches)]
     python, numpy = random.getstate(), np.random.get_state()
     for parameter in parameters:
-        parameter.grad = None  # or the run would add to the tensors that are put back
+        parameter.grad = None  # otherwise the run would add to the tensors to be restored
     try:
         with snapshot.with_gradients():
             try:
                 yield
             finally:
                 if position is not None:
-                    batches.load_state_dict(position)  # it may draw random numbers: a loader reads batches again
+                    batches.load_state_dict(position)  # may draw random numbers: a loader reads batches again
     finally:
         snapshot.restore()
         for parameter, gradient in zip(parameters, gradients, strict=True):
@@ -52,7 +52,7 @@ def put_back(model: nn.Module | None, parameters: list[Tensor], batches: Any) ->
 
 
 def _generators(batches: Any) -> list[torch.Generator]:
-    """The generators of a loader and of its samplers."""
+    """Return the generators of a loader and of its samplers."""
     if not isinstance(batches, DataLoader):
         return []
     parts: list[Any] = [batches, batches.sampler, getattr(batches.batch_sampler, "sampler", None)]

@@ -1,8 +1,8 @@
-"""Mean and variance of a mini-batch's value and slope, from the vector of its per-sample losses.
+"""Compute mean and variance of a mini-batch's value and slope from its per-sample losses.
 
-A mini-batch of B samples has per-sample losses ℓ_b, and along a direction d per-sample slopes s_b = d·∇ℓ_b. What a
-search is told are their means and the variances *of these means*, Σ (s_b - mean s)² / (B (B - 1)), always computed
-from centred numbers, so that they are never negative.
+A mini-batch of B samples has per-sample losses ℓ_b, and along a direction d per-sample slopes s_b = d·∇ℓ_b. A search
+observes their means and the variances *of these means*, Σ (s_b - mean s)² / (B (B - 1)), computed from centred numbers,
+so that they are never negative.
 
 The closure returns the losses, shape (B,), and does **not** call `backward()`:
 
@@ -26,19 +26,18 @@ paper = evaluated.moments(directions, diagonal=True)  # Σ d_i² var g_i
 assert seen.slope < 0 < seen.slope_var
 ```
 
-Two ways lead to the same numbers. `Evaluated` looks at the autograd graph of the losses and takes the fast one where
-it can prove that it applies:
+There are two methods with equal results. `Evaluated` inspects the autograd graph of the losses and uses the faster one
+if it provably applies:
 
-* *layer by layer*: linear layers (slopes: convolutions too) with operations between them that keep samples apart.
-  The layers' inputs and output gradients, which the ordinary backward has anyway, give everything by matrix products.
-* *from the graph*: anything else, by differentiating the backward pass once more (slopes), or by one backward pass
-  per sample (variances of single components; also slopes, where an operator cannot be differentiated twice).
+* *layer by layer*: for linear layers (for slopes also convolutions) with operations between them that do not mix
+  samples. Matrix products of the layers' inputs and output gradients, known from the backward pass, give all results.
+* *from the graph*: for everything else, by differentiating the backward pass (slopes), or by one backward pass per
+  sample (variances of components; also slopes, if an operator cannot be differentiated twice).
 
-**BatchNorm in training mode** makes each loss depend on all samples of the batch: "the gradient of sample b" is not
-defined, and samples are not independent, so a variance over them is not the variance of the mean. `Evaluated` finds it
-in the graph and refuses. Put these layers in eval mode, use GroupNorm or LayerNorm, or pass `allow_batch_norm=True` for
-numbers whose mean is right and whose variance is a guess. Statistics over a batch that are written by hand
-(`x - x.mean(0)`) cannot be told from honest operations: their losses are differentiated as they are.
+**BatchNorm in training mode** makes each loss depend on all samples of the mini-batch: gradients of single samples are
+not defined, and the variance over samples is not the variance of the mean. `Evaluated` detects it in the graph and
+raises an error. Put these layers in eval mode, use GroupNorm or LayerNorm, or pass `allow_batch_norm=True` for a
+correct mean with an approximate variance. Batch statistics written by hand (`x - x.mean(0)`) are not detected.
 """
 
 from gradline.torch.moments.evaluated import Evaluated

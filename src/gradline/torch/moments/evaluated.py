@@ -1,4 +1,4 @@
-"""One evaluation of per-sample losses: the gradient of their mean, slopes along any direction, and variances."""
+"""Evaluate per-sample losses: the gradient of their mean, slopes along any direction, and variances."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ from gradline.torch.private import version
 
 
 class Evaluated:
-    """Per-sample losses as a closure returned them, and what follows from them once `backward()` has run.
+    """Per-sample losses of one evaluation, and their gradient, slopes and variances after `backward()`.
 
-    The direction need not be known before: the new direction at an accepted point follows from the gradient of the
-    same evaluation, and `slopes` serves it as it serves the direction of a probe. It can be asked any number of times.
+    `slopes` can be called any number of times and along any direction, also one that was computed from the gradient of
+    the same evaluation.
 
-    What is kept for that: layer by layer (`by_layers`) the layers' inputs and output gradients, B × (inputs + outputs)
-    numbers a layer, and the graph is freed as in any backward; else the graph, that is all activations. The first does
-    not depend on the parameters, so it may be asked when they have moved on. The second needs them where they were:
-    call `keep()` before they move and put them back before asking.
+    If `by_layers`, the inputs and output gradients of the layers are kept, B × (inputs + outputs) numbers per layer,
+    and the graph is freed as usual; the parameters may change. Otherwise the graph with all activations is kept, and
+    the parameters must have the values of the evaluation: call `keep()` before they move and restore them before
+    calling `slopes`.
 
     Args:
-        losses: what the closure returned: one loss for each sample, shape (B,), on which nothing called `backward()`.
-        parameters: those that move. Ones that require no gradient, or that the losses do not use, have slope and
-            variance 0.
-        allow_batch_norm: do not refuse losses whose samples BatchNorm mixes; their variances are then a guess.
+        losses: the per-sample losses, shape (B,), before any `backward()`.
+        parameters: the parameters that move. Those that require no gradient, or are not used by the losses, have slope
+            and variance 0.
+        allow_batch_norm: accept losses whose samples BatchNorm mixes; their variances are then approximate.
     """
 
     def __init__(self, losses: Tensor, parameters: Sequence[Tensor], *, allow_batch_norm: bool = False) -> None:
@@ -62,19 +62,19 @@ class Evaluated:
 
     @property
     def undisturbed(self) -> bool:
-        """Whether the parameters' `.grad` is the gradient of the mean and nothing else: not clipped, not added to."""
+        """Whether the parameters' `.grad` is exactly the gradient of the mean, neither clipped nor accumulated."""
         return all(
             known is not None or parameter.grad is None
             for known, parameter in zip(self._known(), self.parameters, strict=True)
         )
 
     def backward(self, *, variances: bool = False, accumulate: bool = True) -> None:
-        """Add the gradient of the mean to the parameters' `.grad`, by an ordinary backward pass.
+        """Add the gradient of the mean to the parameters' `.grad`.
 
         Args:
-            variances: components' variances will be asked for (`gradient_variances`, `diagonal`): keep what they need,
-                where that is more than slopes need (convolutions, weights used twice: the graph).
-            accumulate: `False` leaves every `.grad` as it is, and hooks that wait for one are not called.
+            variances: whether `gradient_variances` or `diagonal` will be called, for which the graph must be kept if
+                there are convolutions or weights used twice.
+            accumulate: `False` does not change `.grad`, nor call hooks on its accumulation.
         """
         losses, self._waiting = self._waiting, None
         if losses is None:
@@ -94,12 +94,12 @@ class Evaluated:
         except RuntimeError as error:
             raise _freed(error) from error
         finally:
-            for hook in hooks:  # a graph that is kept runs again: these were the gradients of the mean
+            for hook in hooks:  # a kept graph runs again with other gradients
                 hook.remove()
         self._fresh = [None if gradient is None else (gradient, version(gradient)) for gradient in gradients]
 
     def _accumulated(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:
-        """The parameters' `.grad` after a backward pass, where it is the gradient and nothing else."""
+        """Run a backward pass; return each `.grad` that is exactly the gradient, else `None`."""
         unset = [_untouched(parameter) for parameter in self.parameters]
         empty = [parameter for parameter in self.parameters if parameter.grad is None]
         torch.autograd.backward(losses, weights, retain_graph=retain)
@@ -108,16 +108,16 @@ class Evaluated:
         return [parameter.grad if new else None for parameter, new in zip(self.parameters, unset, strict=True)]
 
     def _aside(self, losses: Tensor, weights: Tensor, retain: bool) -> list[Tensor | None]:
-        """The gradients, kept out of `.grad`."""
+        """Return the gradients without changing `.grad`."""
         moving = [parameter for parameter in self.parameters if parameter.requires_grad]
         found = iter(torch.autograd.grad(losses, moving, weights, retain_graph=retain, allow_unused=True))
         return [next(found) if parameter.requires_grad else None for parameter in self.parameters]
 
     def keep(self) -> None:
-        """Prepare for being asked after the parameters have moved (and, unless `by_layers`, have come back).
+        """Prepare for calls after the parameters have moved (and, unless `by_layers`, were restored).
 
-        The layers' inputs are copied, because a data loader may write to the first of them; the graph's parameters are
-        marked, so that a mistake is noticed.
+        The inputs of layers are copied, because a data loader may overwrite the first one; a fingerprint of the graph's
+        parameters is stored, so that wrong values are detected.
         """
         self._ran()
         for layer in self._layers or ():
@@ -127,7 +127,7 @@ class Evaluated:
 
     @torch.no_grad()
     def slopes(self, directions: Sequence[Tensor]) -> Tensor:
-        """The slopes d·∇ℓ_b of all samples, shape (B,), exactly. Their mean is d·g."""
+        """Return the exact slopes d·∇ℓ_b of all samples, shape (B,). Their mean is d·g."""
         self._ran()
         self._match(directions)
         if self._layers is None:
@@ -136,23 +136,23 @@ class Evaluated:
 
     @torch.no_grad()
     def own_slopes(self) -> Tensor:
-        """The slopes g·∇ℓ_b along the gradient of the mean itself: cheaper than `slopes`.
+        """Return the slopes g·∇ℓ_b along the gradient g of the mean; cheaper than `slopes`.
 
-        Steepest descent has slopes of opposite sign and the same variance.
+        The slopes along steepest descent have the opposite sign and the same variance.
         """
         self._ran()
         if self._layers is None:
             return self._from_graph(None)
-        if not self.diagonal_by_layers:  # convolutions have no Gram matrices; a shared weight has one gradient for all
+        if not self.diagonal_by_layers:  # not for convolutions and shared weights
             return self.slopes(self._gradients())
         return self._sum(layer.own_slopes(delta) for layer, delta in self._pairs() if isinstance(layer, Dense))
 
     @torch.no_grad()
     def gradient_variances(self) -> list[Tensor]:
-        """The variance of each component of the mean gradient, var g_i, in the shapes of the parameters.
+        """Return the variance of each component of the mean gradient, var g_i, in the shapes of the parameters.
 
-        Layer by layer they are differences of sums and round: below about machine epsilon times the mean square of the
-        component's per-sample gradients they are noise, 0 if that is negative. From the graph they are centred.
+        Layer by layer they are differences of sums: below about machine epsilon times the mean square of the
+        component's per-sample gradients they are rounding noise, clipped at 0. From the graph they are centred.
         """
         self._ran()
         if len(self.losses) < 2:
@@ -176,7 +176,7 @@ class Evaluated:
 
     @torch.no_grad()
     def diagonal(self, directions: Sequence[Tensor]) -> Tensor:
-        """The PrLS paper's variance of the slope, Σ_i d_i² var g_i: as if components were independent."""
+        """Return the variance of the slope of the PrLS paper, Σ_i d_i² var g_i, as if components were independent."""
         self._ran()
         self._match(directions)
         total = torch.zeros_like(self.losses[0])
@@ -190,7 +190,7 @@ class Evaluated:
         return total
 
     def moments(self, directions: Sequence[Tensor], *, diagonal: bool = False) -> Moments:
-        """Value and slope with their variances, as a search is told them. The slope is the samples' mean slope."""
+        """Return value and slope, means over the samples, with their variances, as the observation of a search."""
         if diagonal:
             numbers = (*mean_and_variance(self.losses), self._mean_slope(directions), self.diagonal(directions))
             value, value_var, slope, slope_var = torch.stack([number.double() for number in numbers]).tolist()
@@ -226,7 +226,7 @@ class Evaluated:
         return self._graph.slopes(directions)
 
     def _pairs(self) -> list[tuple[Layer, Tensor]]:
-        """The layers that matter, with the gradients of their outputs."""
+        """Return the layers with a gradient, and the gradients of their outputs."""
         pairs = []
         for layer, delta in zip(self._layers or (), self._deltas, strict=True):
             if version(layer.inputs) != layer.version:
@@ -244,7 +244,7 @@ class Evaluated:
             total = part.to(self.losses) if total is None else total.add_(part.to(total))
         if total is None:
             return torch.zeros_like(self.losses)
-        return total.mul_(len(total))  # each part is of the mean, 1/B of a sample's own
+        return total.mul_(len(total))  # parts are of the gradient of the mean, which has 1/B of each sample
 
     def _component_variances(self) -> list[tuple[int, Tensor]]:
         means = self._known()
@@ -253,7 +253,7 @@ class Evaluated:
         ]
 
     def _known(self) -> list[Tensor | None]:
-        """The gradients of the mean where `.grad` was nothing else and was not written to since."""
+        """Return the gradients of the mean that were not written to since, else `None`."""
         return [grad[0] if grad is not None and grad[0]._version == grad[1] else None for grad in self._fresh]
 
     def _gradients(self) -> list[Tensor]:
@@ -268,7 +268,7 @@ class Evaluated:
 
 
 class _Catch:
-    """A hook that keeps a node's incoming gradient."""
+    """Hook that stores the incoming gradient of a node."""
 
     def __init__(self, deltas: list[Tensor | None], place: int) -> None:
         self.deltas, self.place = deltas, place
@@ -278,7 +278,7 @@ class _Catch:
 
 
 def _untouched(parameter: Tensor) -> bool:
-    """Whether `.grad` after a backward pass is the gradient and nothing else."""
+    """Whether `.grad` will be exactly the gradient after a backward pass."""
     return (
         parameter.grad is None
         and not parameter._backward_hooks

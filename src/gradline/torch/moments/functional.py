@@ -1,7 +1,7 @@
-"""The same numbers from a function of the parameters, where there is one: forward mode, and vectorised per sample.
+"""Per-sample slopes and variances of functions of the parameters, by `torch.func`.
 
-`function(parameters, ...)` is what `torch.func` takes: for a module, `torch.func.functional_call` in a few words.
-An optimizer's closure is no such function; [`Evaluated`][gradline.torch.moments.Evaluated] serves that.
+`function(parameters, ...)` is a function for `torch.func`; for a module, use `torch.func.functional_call`. For an
+optimizer's closure, use [`Evaluated`][gradline.torch.moments.Evaluated].
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ROOM = 2**24
 def forward_slopes(
     function: Callable[[dict[str, Tensor]], Tensor], parameters: Parameters, directions: Parameters
 ) -> tuple[Tensor, Tensor]:
-    """Losses and slopes d·∇ℓ_b of all samples, each of shape (B,), by one forward-mode pass.
+    """Return losses and slopes d·∇ℓ_b of all samples, each of shape (B,), by one forward-mode pass.
 
     ```python
     import torch
@@ -37,7 +37,7 @@ def forward_slopes(
     assert losses.shape == slopes.shape == (8,)
     ```
     """
-    with warnings.catch_warnings():  # torch loads its own rules by a function that it has deprecated
+    with warnings.catch_warnings():  # torch itself calls a deprecated function
         warnings.filterwarnings("ignore", ".*torch.jit.script.*", DeprecationWarning)
         return cast("tuple[Tensor, Tensor]", torch.func.jvp(function, (dict(parameters),), (dict(directions),)))
 
@@ -45,13 +45,13 @@ def forward_slopes(
 def gradient_variances(
     function: Callable[..., Tensor], parameters: Parameters, *batch: Tensor, chunk: int | None = None
 ) -> dict[str, Tensor]:
-    """The variance of each component of the mean gradient, from per-sample gradients, some samples at a time.
+    """Return the variance of each component of the mean gradient, from per-sample gradients computed in chunks.
 
     Args:
         function: the loss of *one* sample, `function(parameters, *sample)`.
-        parameters: by name.
+        parameters: the parameters by name.
         batch: tensors whose first dimension counts the samples.
-        chunk: how many samples' gradients are held at a time; `None`: as many as fit into 2²⁴ numbers.
+        chunk: number of samples per chunk; `None`: as many as fit into 2²⁴ numbers.
     """
     size = len(batch[0])
     if size < 2:

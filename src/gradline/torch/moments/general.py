@@ -1,7 +1,7 @@
-"""Per-sample slopes and gradients of any losses, from their autograd graph alone.
+"""Compute per-sample slopes and gradients of any losses from their autograd graph.
 
-The gradient of v·ℓ is Jᵀv, linear in v. The derivative of d·Jᵀv with respect to v is J d: the slopes of all samples
-along d by one backward pass through a backward pass, without a gradient of a single sample and whatever v is.
+The gradient of v·ℓ is Jᵀv, linear in v. The derivative of d·Jᵀv with respect to v is J d, the slopes of all samples
+along d: one backward pass through a backward pass gives them, for any v and without per-sample gradients.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from torch import Tensor
 from torch.autograd.grad_mode import _unsafe_preserve_version_counter as _versions
 
 _ROOM = 2**24
-"""How many numbers of per-sample gradients are held at a time (128 MB in float64)."""
+"""Largest number of per-sample gradient components held at once (128 MB in float64)."""
 
 
 class HiddenError(RuntimeError):
-    """A part of the graph cannot be gone through again."""
+    """A part of the graph cannot be traversed again."""
 
 
 class Graph:
-    """Losses with their graph, kept alive: as much memory as the forward pass took, until the object goes.
+    """Losses with their graph, which keeps the memory of the forward pass as long as the object lives.
 
-    Autograd refuses graphs whose parameters were written to since. A line search writes to them, but puts them back bit
-    for bit; `keep` notes what they hold, and if they hold it again the graph may be used.
+    Autograd raises an error if parameters were written to after the forward pass. A line search writes to them but
+    restores them bit for bit; `keep` stores a fingerprint, and if it matches the graph may be used.
     """
 
     def __init__(self, losses: Tensor, parameters: Sequence[Tensor]) -> None:
         self.losses = losses
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._ours = [place for place, parameter in enumerate(parameters) if parameter.requires_grad]
-        self.filled: set[int] = set()  # ids of the parameters that the backward pass gave a gradient
+        self.filled: set[int] = set()  # ids of parameters with a gradient from the backward pass
         self._then = _versions(tuple(self.parameters))
         self._marks: list[Tensor] | None = None
         self._pull: tuple[Tensor, list[Tensor | None]] | None = None
 
     def keep(self) -> None:
-        """Note where the parameters stand, so that the graph can be used again when they are back there."""
+        """Store a fingerprint of the parameters, so that the graph can be used again after they are restored."""
         self._marks = self._fingerprint()
 
     def slopes(self, directions: Sequence[Tensor] | None) -> Tensor:
-        """The per-sample slopes along the directions; `None`: along the gradient of the mean."""
+        """Return the per-sample slopes along the directions; `None`: along the gradient of the mean."""
         with self._in_place(), _without_hooks(self.parameters):
             try:
                 return self._twice(directions)
@@ -65,7 +65,7 @@ class Graph:
                 return self._one_by_one(directions)
 
     def per_sample_gradients(self) -> Iterator[list[Tensor]]:
-        """The gradients of some samples at a time, in the order of the parameters that require them."""
+        """Yield per-sample gradients in chunks, one tensor for each parameter that requires a gradient."""
         with self._in_place(), _without_hooks(self.parameters):
             yield from self._rows()
 
@@ -106,7 +106,7 @@ class Graph:
             first += len(chosen)
             try:
                 with warnings.catch_warnings():
-                    # An operator without a rule for batching loops inside, and says so.
+                    # An operator without a batching rule loops internally, and warns.
                     warnings.filterwarnings("error", message=".*performance drop.*", category=UserWarning)
                     rows = self._gradients(chosen, batched=True)
             except torch.OutOfMemoryError:
@@ -138,7 +138,7 @@ class Graph:
 
     @contextmanager
     def _in_place(self) -> Iterator[None]:
-        """With the parameters' versions of the time of the evaluation, if they hold what they held then."""
+        """Context manager with the parameters' version counters of the evaluation, if their values match."""
         now = _versions(tuple(self.parameters))
         if now.prev_versions == self._then.prev_versions:
             yield
@@ -171,7 +171,7 @@ def _products(rows: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
 
 @contextmanager
 def _without_hooks(parameters: Sequence[Tensor]) -> Iterator[None]:
-    """Hooks of users on gradients are for the gradient of the mean: they have run on it, and are not asked again."""
+    """Context manager without the users' gradient hooks, which have already run on the gradient of the mean."""
     hooked = [(parameter, parameter._backward_hooks) for parameter in parameters if parameter._backward_hooks]
     for parameter, _ in hooked:
         parameter._backward_hooks = None

@@ -1,8 +1,8 @@
-"""Reading the autograd graph of per-sample losses: is it made of layers we know, with samples kept apart between them?
+"""Find known layers in the autograd graph of per-sample losses, with operations between them that do not mix samples.
 
-The graph tells what was computed, whoever computed it: no model is needed, and a weight that is used twice, inside
-another function or not at all is seen as such. Everything is allowed by name, with a rule that its rows (dimension 0)
-are the samples and do not mix; anything unknown ends the reading. So it may miss a layer, but never takes a wrong one.
+No model is needed, and weights that are used twice, inside another function or not at all are detected. Operations are
+allowed by name, each with a rule which ensures that rows (dimension 0) are samples and do not mix. An unknown operation
+ends the search, so that a graph may be rejected needlessly but never accepted wrongly.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LEAF = "AccumulateGrad"
 
 
 def read(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
-    """The layers that hold all uses of the parameters, or `None` where the graph has something else in it."""
+    """Return the layers that contain all uses of the parameters, or `None` if the graph has unknown operations."""
     size = losses.shape[0]
     places = {id(parameter): place for place, parameter in enumerate(parameters)}
     layers: list[Layer] = []
@@ -32,7 +32,7 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
         if name == _LEAF:
             if id(node.variable) in places:
                 return None
-            continue  # someone else's: nothing of ours lies behind it
+            continue  # not one of our parameters, and a leaf
         shape = _shape(node)
         if not shape or shape[0] != size or (dimensions and len(shape) != dimensions):
             return None
@@ -62,18 +62,18 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
 
 
 def uses(layers: Sequence[Layer]) -> list[int]:
-    """The places of the parameters as often as they are used."""
+    """Return the indices of the parameters, repeated for each use."""
     return [place for layer in layers for place in (layer.weight, layer.bias) if place is not None]
 
 
 def _shape(node: Any) -> tuple[int, ...]:
-    """The shape of a node's (first) output; empty where that is not to be had."""
+    """Return the shape of the first output of a node; empty if unknown."""
     outputs: Sequence[Any] = getattr(node, "_input_metadata", ())
     return tuple(outputs[0].shape) if outputs else ()
 
 
 def _leaf(node: Any, places: dict[int, int]) -> tuple[bool, int | None]:
-    """Whether a layer's argument is a parameter as it is (or a constant), and its place if it is one of ours."""
+    """Return whether an argument is a leaf or a constant, and its index if it is one of our parameters."""
     if node is None:
         return True, None
     if type(node).__name__ == _LEAF:
@@ -144,17 +144,17 @@ _SOURCE = {"AddmmBackward0": 1, "MmBackward0": 0, "ConvolutionBackward0": 0}
 
 
 def _pointwise(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
-    """Same number of dimensions: broadcasting then leaves the first where it is."""
+    """Require the same number of dimensions, so that broadcasting keeps the first dimension."""
     return len(shape)
 
 
 def _reshaped(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
-    """Same first dimension: views go through elements in order, so samples keep their rows."""
+    """Require the same first dimension: views keep the order of elements, so samples stay in their rows."""
     return 0
 
 
 def _along(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
-    """Works along dimensions that must not be the first; `shape` is the input's where it loses dimensions."""
+    """Require that the operation works along other dimensions than the first."""
     before = _shape(source)
     saved = node._saved_dim
     dims = saved if isinstance(saved, tuple) else (saved,)
@@ -164,12 +164,12 @@ def _along(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
 
 
 def _sliced(node: Any, shape: tuple[int, ...], source: Any) -> int | None:
-    """As `_along`, or a slice that takes all of its input."""
+    """As `_along`, or a slice of all of its input."""
     return len(shape) if _shape(source) == shape else _along(node, shape, source)
 
 
 def _signed(number: int) -> int:
-    """Negative dimensions are saved as 64-bit numbers without a sign."""
+    """Convert a dimension, which autograd saves as an unsigned 64-bit number, to a signed one."""
     return number - 2**64 if number >= 2**63 else number
 
 

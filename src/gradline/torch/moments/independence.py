@@ -1,4 +1,4 @@
-"""Are the samples of a batch independent? BatchNorm in training mode makes them not: refuse, by graph or by model."""
+"""Detect BatchNorm in training mode, which makes the samples of a mini-batch dependent, by graph or by model."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _REMEDY = "put it in eval mode, or use GroupNorm or LayerNorm"
 
 
 def refuse_batch_norm(model: nn.Module) -> None:
-    """Raise if a model has BatchNorm layers in training mode (for graphs that hide them, such as compiled ones)."""
+    """Raise an error if a model has BatchNorm in training mode; for graphs that hide it, such as compiled ones."""
     for name, module in model.named_modules():
         if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
             raise ValueError(
@@ -24,7 +24,7 @@ def refuse_batch_norm(model: nn.Module) -> None:
 
 
 def mixing(losses: Tensor) -> str | None:
-    """The name of a batch normalisation by batch statistics in the graph of the losses, or `None`."""
+    """Return the name of a BatchNorm node that uses batch statistics in the graph of the losses, or `None`."""
     size = losses.shape[0]
     seen: set[Any] = set()
     waiting: list[Any] = [losses.grad_fn]
@@ -41,7 +41,7 @@ def mixing(losses: Tensor) -> str | None:
 
 
 def mixed(name: str) -> ValueError:
-    """What to raise where samples mix."""
+    """Return the error for losses whose samples mix."""
     return ValueError(
         f"losses must be computed without BatchNorm that is training ({_REASON}), but their graph has a {name}; "
         f"{_REMEDY}, or pass allow_batch_norm=True"
@@ -49,7 +49,7 @@ def mixed(name: str) -> ValueError:
 
 
 def _by_instance(node: Any, size: int) -> bool:
-    """InstanceNorm normalises one batch of B·C channels: samples stay apart."""
+    """Whether a node is InstanceNorm, which normalises one batch of B·C channels and does not mix samples."""
     outputs = getattr(node, "_input_metadata", ())
     shape = tuple(outputs[0].shape) if outputs else ()
     return size > 1 and len(shape) > 1 and shape[0] == 1 and shape[1] % size == 0

@@ -1,10 +1,10 @@
-"""Layers whose output is linear in their parameters, and what follows from a layer's input a and output gradient δ.
+"""Per-sample slopes and variances of linear layers, from their inputs a and output gradients δ.
 
-With z_b = W a_b + c the loss of sample b changes along (D, e) by δ_b · (D a_b + e): no gradient of a single sample is
-needed. Its square, component by component, is (δ_b ∘ δ_b)(a_b ∘ a_b)ᵀ, so a sum of squares over the batch is one
-matrix product. All sums are over layers and hold for any loss whose samples do not mix.
+With z_b = W a_b + c, the slope of sample b along (D, e) is δ_b · (D a_b + e), which needs no per-sample gradient. The
+elementwise square of its gradient is (δ_b ∘ δ_b)(a_b ∘ a_b)ᵀ, so that a sum of squares over the batch is one matrix
+product. Slopes are summed over layers. This holds for any loss whose samples do not mix.
 
-`gradients` are those of the mean: δ stands for ∂(mean ℓ)/∂z, that is δ_b/B.
+`delta` and `gradients` are of the mean loss: ∂(mean ℓ)/∂z = δ_b/B.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from torch import Tensor
 
 @dataclass(slots=True)
 class Layer:
-    """One use of a weight and a bias, by their places among the parameters (`None`: not ours, or there is none)."""
+    """One use of a weight and a bias, given by their indices among the parameters (`None`: absent or not ours)."""
 
     node: Any
-    inputs: Tensor  # empty where only a bias is ours
+    inputs: Tensor  # empty if only the bias is ours
     weight: int | None
     bias: int | None
     version: int
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """How the layer's output changes along a direction in its parameters."""
+        """Return the derivative of the layer's output along a direction in its parameters."""
         raise NotImplementedError
 
     def slopes(self, delta: Tensor, directions: Sequence[Tensor]) -> Tensor:
-        """Each sample's part of the slope of the mean: sums over samples, and over layers, to d·g."""
+        """Return each sample's contribution to the slope; the sum over samples and layers is d·g."""
         bias = None if self.bias is None else directions[self.bias]
         if self.weight is not None:
             return self.change(directions[self.weight], bias).mul_(delta).flatten(start_dim=1).sum(dim=1)
@@ -41,18 +41,18 @@ class Layer:
 
 @dataclass(slots=True)
 class Dense(Layer):
-    """A linear layer on vectors. `turned`: the weight is used as inputs × outputs, not nn.Linear's outputs × inputs."""
+    """A linear layer on vectors. `turned`: the weight is inputs × outputs instead of nn.Linear's outputs × inputs."""
 
     turned: bool
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """D a + e."""
+        """Return D a + e."""
         return torch.nn.functional.linear(self.inputs, weight.t() if self.turned else weight, bias)
 
     def own_slopes(self, delta: Tensor) -> Tensor:
-        """Each sample's part of the slope along this layer's own gradient of the mean, Σ_c (δ_b·δ_c)(a_b·a_c + 1).
+        """Return each sample's contribution to the slope along the layer's mean gradient, Σ_c (δ_b·δ_c)(a_b·a_c + 1).
 
-        Two Gram matrices of the batch replace a matrix of the weight's size, where they are the smaller work.
+        Two Gram matrices of the batch replace a matrix of the weight's size if that is less work.
         """
         batch, outputs = delta.shape
         if self.weight is None:
@@ -67,10 +67,10 @@ class Dense(Layer):
         return torch.nn.functional.linear(a, delta.t() @ a, bias).mul_(delta).sum(dim=1)
 
     def variances(self, delta: Tensor, gradients: Sequence[Tensor | None]) -> list[tuple[int, Tensor]]:
-        """The variances of the mean gradient's components, with the places of their parameters.
+        """Return the variances of the components of the mean gradient, with the indices of their parameters.
 
-        (B Σ_b g_b² - ḡ²)/(B - 1), g_b being sample b's part of ḡ. The difference rounds: a variance below about
-        machine epsilon times mean(g²) is noise, and is set to 0 where it comes out negative.
+        They are (B Σ_b g_b² - ḡ²)/(B - 1), with g_b the contribution of sample b to ḡ. A variance below about machine
+        epsilon times mean(g²) is rounding noise; negative ones are set to 0.
         """
         batch = delta.shape[0]
         pairs: list[tuple[int, Tensor]] = []
@@ -88,7 +88,7 @@ class Dense(Layer):
         return pairs
 
     def diagonal(self, delta: Tensor, gradients: Sequence[Tensor | None], directions: Sequence[Tensor]) -> Tensor:
-        """The layer's part of Σ_i d_i² var g_i, with the squares of the directions in place of the weights."""
+        """Return the layer's contribution to Σ_i d_i² var g_i."""
         batch = delta.shape[0]
         squares = delta.square()
         total = torch.zeros((), dtype=delta.dtype, device=delta.device)
@@ -96,7 +96,7 @@ class Dense(Layer):
             gradient, direction = gradients[self.weight], directions[self.weight]
             if gradient is None:
                 gradient = self.inputs.t() @ delta if self.turned else delta.t() @ self.inputs
-            scratch = direction * gradient  # of the weight's size: one, used twice
+            scratch = direction * gradient  # one buffer of the weight's size, used twice
             total = total.sub_(scratch.reshape(-1).dot(scratch.reshape(-1)))
             torch.mul(direction, direction, out=scratch)
             seen = torch.nn.functional.linear(self.inputs.square(), scratch.t() if self.turned else scratch)
@@ -110,12 +110,12 @@ class Dense(Layer):
 
 @dataclass(slots=True)
 class Convolution(Layer):
-    """A convolution on a batch of images (or signals, or volumes), possibly transposed."""
+    """A convolution in any number of dimensions, possibly transposed."""
 
     options: tuple[Any, ...]
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """The same convolution with the direction as its weight."""
+        """Return the convolution with the direction as its weight."""
         return torch.convolution(self.inputs, weight, bias, *self.options)
 
 

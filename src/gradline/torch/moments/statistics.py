@@ -1,4 +1,4 @@
-"""Means, and the variances of means, of numbers over a mini-batch."""
+"""Compute means over a mini-batch, and the variances of these means."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ _FEW = 256
 
 
 def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
-    """Mean and variance of the mean, over the last dimension.
+    """Return the mean and the variance of the mean, over the last dimension.
 
     The variance is Σ (x - mean)² / (B (B - 1)), which is (mean(x²) - mean(x)²)/(B - 1) computed from centred numbers.
-    It is computed in float64 where the device has it (in float32 elsewhere): squares overflow and vanish long before
-    the numbers do. One number has no variance: B = 1 is refused.
+    It is computed in float64 (in float32 on MPS), because squares overflow and underflow long before the numbers do.
+    B = 1 raises an error.
     """
     if vectors.ndim == 0 or vectors.shape[-1] < 2:
         raise too_few(vectors)
@@ -26,7 +26,7 @@ def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def plain_mean_and_variance(vector: Tensor) -> tuple[float, float]:
-    """The same of one vector, as plain numbers: of few numbers Python finds them sooner than torch does."""
+    """Return `mean_and_variance` of one vector as floats; for short vectors Python is faster than torch."""
     count = vector.shape[0]
     if not 1 < count <= _FEW:
         mean, variance = torch.stack(mean_and_variance(vector)).tolist()
@@ -39,7 +39,7 @@ def plain_mean_and_variance(vector: Tensor) -> tuple[float, float]:
 
 
 def too_few(losses: Tensor) -> ValueError:
-    """What to raise where a variance is asked for and there is no second sample."""
+    """Return the error for a variance of fewer than 2 samples."""
     return ValueError(
         f"losses must have at least 2 samples (the variance of a mean is estimated from how samples differ), got shape "
         f"{tuple(losses.shape)}; use larger batches (drop_last=True in a DataLoader), or a search of slopes only"
@@ -47,7 +47,7 @@ def too_few(losses: Tensor) -> ValueError:
 
 
 class Spread:
-    """Mean and sum of squared deviations of per-sample tensors that come in chunks, centred throughout."""
+    """Running mean and sum of squared deviations of per-sample tensors that are added in chunks."""
 
     def __init__(self, like: Sequence[Tensor]) -> None:
         self.count = 0
@@ -55,7 +55,7 @@ class Spread:
         self.squares = [torch.zeros_like(tensor, requires_grad=False) for tensor in like]
 
     def add(self, chunk: Sequence[Tensor]) -> None:
-        """Add samples: the first dimension of each tensor counts them (all have the same number)."""
+        """Add samples; the first dimension of each tensor counts them."""
         new = chunk[0].shape[0]
         total = self.count + new
         for mean, squares, rows in zip(self.means, self.squares, chunk, strict=True):
@@ -67,5 +67,5 @@ class Spread:
         self.count = total
 
     def variances(self) -> list[Tensor]:
-        """The variances of the means."""
+        """Return the variances of the means."""
         return [squares / (self.count * (self.count - 1)) for squares in self.squares]
