@@ -180,7 +180,7 @@ class Surrogate:
         points, observations, pasts, futures = self._points, self._seen, self._pasts, self._futures
         points.insert(where, point)
         observations.insert(where, seen)
-        # The pasts before the new point stay as they are, and so do the futures after it.
+        # Pasts before the new point and futures after it do not change.
         past = pasts[where - 1]
         del pasts[where:]
         for seen in observations[where:]:

@@ -38,7 +38,7 @@ class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[
 
     Attributes:
         target_mean_: the mean of each target.
-        target_scale_: the standard deviation of each target, 1 where it is constant.
+        target_scale_: the standard deviation of each target, 1 if it is constant.
         coefs_: the weights of each layer, inputs × outputs; the outputs are standardised targets.
         intercepts_: the biases of each layer.
         loss_curve_: the loss of all training samples after each pass.

@@ -280,7 +280,7 @@ class LineSearchOptimizer(SavedOptimizer):
         return _EvalMode(self, previously)
 
     def train(self) -> None:
-        """Set the parameters back to the probe that was current before `eval()`, so that training can continue."""
+        """End `eval()`: set the parameters back to the current probe, if there is one, to continue training."""
         self._refuse_in_closure("train()")
         self._conform()
         session = self._session
