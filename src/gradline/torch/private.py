@@ -7,6 +7,7 @@ the others raise an error that names what is missing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import torch
@@ -76,9 +77,8 @@ def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None) -> list[T
     return [torch.linalg.vector_norm(tensor, dtype=dtype) for tensor in tensors]
 
 
-def version(tensor: Tensor) -> int:
-    """Return the counter of in-place operations on a tensor; 0 if torch has none."""
-    return int(getattr(tensor, "_version", 0))
+version: Callable[[Tensor], int] = attrgetter("_version") if hasattr(Tensor, "_version") else lambda _: 0
+"""A number that grows with each in-place operation on a tensor; 0 where torch does not tell."""
 
 
 def submodules(module: nn.Module) -> list[nn.Module]:

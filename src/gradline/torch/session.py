@@ -337,6 +337,8 @@ class Session:
 
     def _announce(self, *, probing: bool) -> None:
         """Set the search, probe and step that are sent to other processes with the next evaluation."""
+        if self.evaluator.ranks.size == 1:
+            return
         pending = self.driver.pending if probing else None
         probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
         self.evaluator.ranks.at(self.driver.iterations + 1, probe, step)

@@ -48,7 +48,8 @@ class RunningStatistics:
 
     def put_back(self) -> None:
         """Restore the saved statistics."""
-        self.put(self._kept)
+        if self._places:
+            self.put(self._kept)
 
     def put(self, statistics: list[Tensor | None]) -> None:
         """Set the statistics."""
