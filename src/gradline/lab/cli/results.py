@@ -190,8 +190,7 @@ def _table(frame: pd.DataFrame, shown: dict[str, str], *, each: bool) -> Any:
             percent(rows.final_train_error.median()),
             percent(rows.final_test_error.median()),
             f"{zeros.median():,.0f}" if len(zeros) >= len(rows) / 2 else "-",
-            f"{rows.probes_mean.mean():.1f}",
-            str(int(rows.probes_max.max())),
+            *(("-", "-") if rows.probes_mean.isna().all() else _probes(rows)),
             f"[red]{stalled}[/]" if stalled else "-",
         )
     return made
@@ -201,3 +200,8 @@ def _plain(value: Any) -> str:
     import pandas as pd
 
     return "same" if pd.isna(value) else str(value)
+
+
+def _probes(rows: Any) -> tuple[str, str]:
+    """The mean number of probes of a search, and the largest."""
+    return f"{rows.probes_mean.mean():.1f}", str(int(rows.probes_max.max()))
