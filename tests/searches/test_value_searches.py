@@ -251,3 +251,10 @@ def test_strong_wolfe_takes_its_best_step_where_no_further_one_is_finite():
 def test_strong_wolfe_judges_its_last_probe():
     record = solve(StrongWolfe(max_probes=1), lambda step: Value(step - 1.0, (step - 1.0) ** 2 / 2))
     assert (record.stop, record.evaluations) == (Stop.STRONG_WOLFE, 1)
+
+
+@pytest.mark.parametrize("budget", [3, None])
+def test_strong_wolfe_says_that_nothing_was_finite_when_its_budget_is_spent_too(budget):
+    record = solve(StrongWolfe(max_probes=budget), lambda step: Value(-1.0, 0.0 if step == 0.0 else math.inf))
+    assert record.stop is Stop.NON_FINITE
+    assert record.step == 0.0

@@ -115,4 +115,5 @@ def _best(seen: Transcript[Value], zero: Value, stop: Stop, memory: float) -> Ou
     for probe in _lowest(seen, zero.value):
         step = seen[probe][0]
         return Outcome(step, probe, Stop.NO_PROGRESS if stop is Stop.NON_FINITE else stop, step)
-    return Outcome(0.0, None, stop if stop is Stop.NON_FINITE else Stop.NO_PROGRESS, memory)
+    nothing_finite = stop is Stop.NON_FINITE or (bool(seen) and not any(at_step.finite for _, at_step in seen))
+    return Outcome(0.0, None, Stop.NON_FINITE if nothing_finite else Stop.NO_PROGRESS, memory)

@@ -150,8 +150,9 @@ class Session:
         """
         self.discover_context(last=closure is None)
         probing = self.standing is Standing.PROBE
+        self.driver.evaluations += closure is None
         evaluation = self._measured(partial(self.evaluator.take, closure), probing=probing)
-        self.driver.evaluations += 1
+        self.driver.evaluations += closure is not None  # one that failed is made again, on another batch
         loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # do not keep the graph
         if scaled and not evaluation.finite and self.overflows < _OVERFLOWS["probe" if probing else "origin"]:
             self.overflows += 1
