@@ -12,6 +12,7 @@ from torch import nn
 
 import gradline
 from gradline.searches import Armijo, GoldenSection, GolsI, GolsMax, Prls
+from gradline.torch import context
 
 
 def normed(inputs):
@@ -321,6 +322,7 @@ def test_forward_passes_between_steps_count():
 def test_no_hook_is_left_behind():
     hooks = nn.modules.module._global_forward_pre_hooks
     gc.collect()
+    nn.Identity()(torch.ones(1))
     before = dict(hooks)
     problem = problem_of(normed)
     assert len(hooks) == 1
@@ -329,7 +331,23 @@ def test_no_hook_is_left_behind():
     problem.optimizer.refresh()
     del problem
     gc.collect()
+    nn.Identity()(torch.ones(1))  # the collector may not touch torch's hooks: the next forward pass does
     assert hooks == before
+
+
+def test_the_garbage_collector_changes_no_dictionary_that_may_be_iterated():
+    gc.collect()
+    nn.Identity()(torch.ones(1))
+    hooks, listening = nn.modules.module._global_forward_pre_hooks, context._listening
+    kept, dropped = problem_of(normed), problem_of(normed)
+    sizes = len(hooks), len(listening._contexts)
+    del dropped
+    gc.collect()
+    assert (len(hooks), len(listening._contexts)) == sizes
+    nn.Identity()(torch.ones(1))
+    assert (len(hooks), len(listening._contexts)) == (1, sizes[1] - 1)
+    kept.turn()
+    assert not listening._contexts
 
 
 def test_a_module_that_cannot_be_hashed_is_found():

@@ -8,6 +8,7 @@ optimizer's construction to the end of its first step. With `model=` this is not
 
 from __future__ import annotations
 
+import itertools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
@@ -40,6 +41,7 @@ class ModuleContext:
         self._roots = _Modules()  # called modules that contain our parameters
         self._others = _Modules()  # modules to ignore when they are called
         self.statistics = RunningStatistics()
+        self.key: int | None = None  # while it listens
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
         self.on_found: Callable[[], None] = lambda: None
@@ -160,18 +162,27 @@ class _Listening:
 
     def __init__(self) -> None:
         self._contexts: dict[int, weakref.ref[ModuleContext]] = {}
+        self._keys = itertools.count()
+        self._collected: list[int] = []
         self._hook: RemovableHandle | None = None
 
     def add(self, context: ModuleContext) -> None:
-        key = id(context)
-        self._contexts[key] = weakref.ref(context, lambda _: self._remove(key))
+        self.discard(context)
+        key = context.key = next(self._keys)
+        # The garbage collector may run while dictionaries are iterated, here or in torch: it must not change them.
+        self._contexts[key] = weakref.ref(context, lambda _: self._collected.append(key))
         self._register()
 
     def discard(self, context: ModuleContext) -> None:
-        self._remove(id(context))
+        if context.key is not None:
+            self._contexts.pop(context.key, None)
+            context.key = None
+        self._tidy()
 
-    def _remove(self, key: int) -> None:
-        self._contexts.pop(key, None)
+    def _tidy(self) -> None:
+        """Forget the contexts that were collected; without any left, remove the hook."""
+        while self._collected:
+            self._contexts.pop(self._collected.pop(), None)
         if not self._contexts:
             self._unregister()
 
@@ -192,7 +203,10 @@ class _Listening:
     def _called(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        for reference in tuple(self._contexts.values()):
+        self._tidy()
+        if not self._contexts:
+            return
+        for reference in list(self._contexts.values()):
             context = reference()
             if context is not None:
                 context.called(module)
