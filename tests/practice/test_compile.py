@@ -1,5 +1,6 @@
 """`torch.compile` of the model: compiled once, whatever the search does to its parameters."""
 
+import gc
 import shutil
 
 import pytest
@@ -29,6 +30,8 @@ class Counting:
 
 @pytest.fixture(autouse=True)
 def fresh():
+    gc.collect()
+    nn.Identity()(torch.ones(1))  # ends what optimizers of other tests left behind: no hook is compiled
     torch.compiler.reset()
     yield
     torch.compiler.reset()
@@ -106,7 +109,7 @@ def test_batch_norm_and_dropout_compile_too():
 def test_a_compiled_closure_takes_the_same_steps():
     """The graph breaks at `zero_grad()` and `backward()`, as it does with any optimizer: only the rest is compiled."""
     count = Counting()
-    plain, compiled = training(None), training(None)
+    plain, compiled = training(None), Problem(dtype=torch.float32, batch_size=50)
     compiled.optimizer = gradline.GOLSI(compiled.model.parameters(), model=compiled.model)  # so no hook is compiled
     inputs, targets = compiled.inputs[:50], compiled.targets[:50]
     loss_of = nn.functional.binary_cross_entropy_with_logits
