@@ -401,4 +401,7 @@ def test_patience_without_end_trains_to_max_iter(data):
 def test_what_is_missing_is_named(module, name):
     code = f"import sys, scipy.special; sys.modules[{module!r}] = None; import gradline.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"gradline.sklearn needs {name}, which is not installed: pip install 'gradline[sklearn]'" in done.stderr
+    assert (
+        f"gradline.sklearn needs {name}, which is not installed: pip install '.[sklearn]' in a clone of gradline"
+        in done.stderr
+    )

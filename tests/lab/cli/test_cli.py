@@ -15,7 +15,7 @@ from lab.helping import has_state, wait_until
 from gradline.lab.cli import main
 from gradline.lab.cli.app import app
 from gradline.lab.cli.trace import HALF, bar
-from gradline.lab.cli.words import clock, count, duration, number, percent, ranges, size
+from gradline.lab.tools.formatting import clock, count, duration, number, percent, ranges, size
 
 SMALL = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "50", "--seeds", "2", "--budget", "60"]
 
@@ -76,7 +76,7 @@ def test_a_missing_extra_is_named(module):
     program = f"import sys; sys.modules['{module}'] = None; from gradline.lab.cli import main; sys.exit(main(['list']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'gradline[study]'" in done.stderr
+    assert "pip install '.[study]' in a clone of gradline" in done.stderr
     assert len(done.stderr.splitlines()) == 1
 
 

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import click
 
+from gradline.installing import not_installed
 from gradline.lab.cli.check import check
 from gradline.lab.cli.claims import claims
+from gradline.lab.cli.compare import compare
 from gradline.lab.cli.data import data
 from gradline.lab.cli.figures import figures
 from gradline.lab.cli.listing import list_verb
@@ -48,7 +50,7 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, data):
+for verb in (compare, list_verb, check, run_verb, results, claims, figures, report, trace, data):
     app.add_command(verb)
 
 
@@ -88,7 +90,7 @@ def _missing(error: ModuleNotFoundError) -> str:
     name = (error.name or "").split(".")[0]
     if "pip install" in str(error) or name in ("", "gradline"):
         return str(error)
-    return f"this needs {name}, which is not installed: pip install 'gradline[study]'"
+    return str(not_installed("this", name, "study"))
 
 
 def _fail(sentence: str, code: int, *, debug: bool) -> int:

@@ -35,7 +35,7 @@ def claims(source: str, markdown: bool) -> None:
     if markdown:
         click.echo(_markdown(verdicts))
         return
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
 
     out = console()
     for verdict in verdicts:

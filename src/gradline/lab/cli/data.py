@@ -45,8 +45,9 @@ def fetch(name: tuple[str, ...], quiet: bool) -> None:
 def _status() -> None:
     from rich.markup import escape
 
-    from gradline.lab.cli.words import console, size, table
+    from gradline.lab.cli.terminal import console, table
     from gradline.lab.problems import data as sets
+    from gradline.lab.tools.formatting import size
 
     out = console()
     out.print(f"Files in {escape(str(sets.data_directory()))}")

@@ -37,7 +37,7 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out. Of a
     comparison (`gradline run compare`) three kinds are drawn; DIR may then be a file of `gradline results --pack`.
     """
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.figures import FIGURES, save
     from gradline.lab.figures.traces import MissingRuns
 

@@ -32,7 +32,8 @@ def report(directory: str, file: str, title: str | None, illustrations: bool, co
     is complete: whatever goes wrong, a page that was there before is still there.
     """
     from gradline.lab import report as pages
-    from gradline.lab.cli.words import console, size
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import size
 
     notes = console(stderr=True)
     with notes.status("reading runs") as status:

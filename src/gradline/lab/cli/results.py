@@ -62,7 +62,8 @@ def results(
     with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
     """
     from gradline.lab import summary
-    from gradline.lab.cli.words import console, plural
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import plural
 
     notes = console(stderr=True)
     if (
@@ -113,9 +114,10 @@ def _compared(
     from pathlib import Path
 
     from gradline.lab.cli import compared
-    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.cli.terminal import console
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read
+    from gradline.lab.tools.formatting import plural, size
 
     notes = console(stderr=True)
     if not Path(source).exists():
@@ -170,7 +172,8 @@ def _settings(frame: pd.DataFrame, *, each: bool) -> dict[str, str]:
 
 
 def _table(frame: pd.DataFrame, shown: dict[str, str], *, each: bool) -> Any:
-    from gradline.lab.cli.words import number, percent, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number, percent
 
     made = table(
         *shown.values(),

@@ -62,7 +62,7 @@ def trace(
     The run is made anew up to that search, on the same mini-batches as in a study.
     """
     from gradline.lab import studies
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.engines.recorder import watch
     from gradline.lab.jobs.runs import Run, Sampling
     from gradline.lab.studies import validate
@@ -95,7 +95,8 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
     """Print one search."""
     from rich.markup import escape
 
-    from gradline.lab.cli.words import number, plural, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number, plural
     from gradline.protocol import Value
 
     at_zero, accepted = record.origin.at_zero, record.outcome.probe
@@ -124,7 +125,7 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
 
 
 def _value(seen: Any) -> str:
-    from gradline.lab.cli.words import number
+    from gradline.lab.tools.formatting import number
 
     return number(seen.value, 4) if hasattr(seen, "value") else ""
 

@@ -23,6 +23,7 @@ from functools import partial
 from importlib import import_module
 from typing import Any
 
+from gradline.installing import not_installed
 from gradline.searches.arguments import require
 
 
@@ -179,9 +180,7 @@ def _dask(backend: str, workers: int | None) -> Iterator[tuple[Executor, int]]:
     try:
         distributed: Any = import_module("distributed")
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"backend {backend!r} needs Dask, which is not installed: pip install 'gradline[cluster]'", name=error.name
-        ) from error
+        raise not_installed(f"backend {backend!r}", "Dask", "cluster", name=error.name) from error
     if backend == "dask":
         count = workers or default_workers()
         with (

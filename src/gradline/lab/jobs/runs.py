@@ -89,7 +89,13 @@ class Run:
     def key(self) -> str:
         """What the run is called in a store: readable, and unique by a hash of everything it consists of."""
         values = self.to_dict()
-        for name in ("batch_sizes", "budget", "about", "error"):  # words, and what a study takes by default
+        for name in (
+            "batch_sizes",
+            "budget",
+            "about",
+            "error",
+            "path",
+        ):  # words, defaults of a study, and where a file lies
             values["problem"].pop(name, None)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]

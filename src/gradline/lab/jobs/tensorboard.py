@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradline.installing import not_installed
 from gradline.lab.jobs.partial import FOLLOWED, Growth
 from gradline.lab.jobs.runs import Run
 
@@ -172,8 +173,5 @@ def _writer_class() -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "writing for TensorBoard needs tensorboard, which is not installed: pip install 'gradline[tensorboard]'",
-            name=error.name,
-        ) from error
+        raise not_installed("writing for TensorBoard", "tensorboard", "tensorboard", name=error.name) from error
     return SummaryWriter

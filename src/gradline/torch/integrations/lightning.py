@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from gradline.installing import not_installed
 from gradline.protocol import Record
 from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
 from gradline.torch.optimizer import LineSearchOptimizer
@@ -29,10 +30,7 @@ else:
         try:
             from pytorch_lightning import Callback
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"{__name__} needs Lightning, which is not installed: pip install 'gradline[lightning]'",
-                name="lightning",
-            ) from error
+            raise not_installed(__name__, "Lightning", "lightning", name="lightning") from error
 
 __all__ = ["LineSearchCallback"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from gradline.installing import not_installed
+
 
 def study_extra(module: str, purpose: str) -> Any:
     """Import a module of the `study` extra, or say how to install it."""
@@ -14,6 +16,4 @@ def study_extra(module: str, purpose: str) -> Any:
         missing = module.split(".")[0]
         if error.name is None or error.name.split(".")[0] != missing:
             raise
-        raise ModuleNotFoundError(
-            f"{purpose} needs {missing}, which is not installed: pip install 'gradline[study]'", name=missing
-        ) from error
+        raise not_installed(purpose, missing, "study") from error
