@@ -51,7 +51,10 @@ def _summary(source: Path) -> pd.DataFrame:
     from gradline.lab import summary
 
     if not source.is_file():
-        return summary(source)
+        found = summary(source)
+        if found.empty:
+            raise click.ClickException(f"{source} has no results; `gradline run bcwd --out {source}` makes some")
+        return found
     frame = pd.read_csv(source)
     missing = {"problem", "method", "start_train_loss"} - set(frame)
     if missing:

@@ -11,10 +11,14 @@ from gradline.lab.cli.options import Count, Positive, threads_option, workers_op
 
 @click.command(
     short_help="Compare optimizers on a model of your own.",
-    epilog="\b\nExamples:\n"
+    epilog="\b\nA file that can be compared:\n"
+    "  def build():\n"
+    "      model = torch.nn.Sequential(...)\n"
+    "      return model, torch.nn.functional.mse_loss, train_set, test_set\n\n"
+    "\b\nExamples:\n"
     "  gradline compare my_model.py\n"
     "  gradline compare my_model.py --minutes 20 --seeds 3\n"
-    "  gradline compare my_model.py --budget 2000 --method angle --method adam-0.001\n\n"
+    "  gradline compare my_model.py --budget 2000 --method angle --method adam-1\n\n"
     "In Python: gradline.lab.compare(build).",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
@@ -39,16 +43,11 @@ def compare(
     workers: int | None,
     threads: int,
 ) -> int:
-    r"""Train the model of FILE with Angle, Adam, and other optimizers; show which is best and what it costs.
+    """Train the model of FILE with Angle, Adam, and other optimizers; show which is best and what it costs.
 
-    \b
-    FILE has a function without arguments:
-      def build():
-          ...
-          return model, loss, train, validation
-
-    The loss is called with outputs and targets. Data are tuples of tensors, data sets or data loaders; without
-    validation data, a fifth of the training data is held out.
+    FILE has a function without arguments that returns model, loss, training data and validation data. The loss is
+    called with outputs and targets. Data are tuples of tensors, data sets or data loaders; without validation data, a
+    fifth of the training data is held out.
 
     Every method has the same batches and initial weights. A comparison that was stopped goes on from there when the
     same command is given again. An edited FILE is compared anew.
