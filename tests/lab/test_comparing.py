@@ -14,7 +14,7 @@ from gradline.lab.comparing import outcome
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import problem_from_dict
-from gradline.lab.problems.training import Training, check, script
+from gradline.lab.problems.script import Training, check, script
 
 FILE = """
 import torch

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from gradline.lab.comparing import compare
     from gradline.lab.findings.query import results, summary
     from gradline.lab.jobs.store import Store
-    from gradline.lab.problems.training import Training
+    from gradline.lab.problems.script import Training
     from gradline.lab.studies import Study, plan
     from gradline.lab.studies.running import run_study
 
@@ -27,7 +27,7 @@ __all__ = ["Store", "Study", "Training", "compare", "plan", "results", "run_stud
 _WHERE = {
     "Store": "jobs.store",
     "Study": "studies",
-    "Training": "problems.training",
+    "Training": "problems.script",
     "compare": "comparing",
     "plan": "studies",
     "results": "findings.query",

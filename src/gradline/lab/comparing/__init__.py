@@ -18,7 +18,7 @@ from gradline.lab.jobs.progress import Observer, Snapshot
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import METHODS, Method
 from gradline.lab.problems import Script
-from gradline.lab.problems.training import check, script
+from gradline.lab.problems.script import check, script
 from gradline.lab.studies import Setting, Study, StudyError
 from gradline.lab.studies.running import run_study
 from gradline.lab.studies.toml import unknown

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradline.lab.problems.network import NETWORKS, Activation, Loss, Network
 from gradline.lab.problems.problem import Built, Problem
-from gradline.lab.problems.training import Script
+from gradline.lab.problems.script import Script
 
 __all__ = ["PROBLEMS", "Activation", "Built", "Loss", "Network", "Problem", "Script", "problem_from_dict"]
 
