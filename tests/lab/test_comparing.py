@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import gradline.lab
 from gradline.lab.cli import main
-from gradline.lab.comparing import outcome
+from gradline.lab.comparing import DEFAULT, outcome
 from gradline.lab.jobs.store import Store
-from gradline.lab.methods import METHODS
+from gradline.lab.methods import GROUPS, METHODS
 from gradline.lab.problems import problem_from_dict
 from gradline.lab.problems.script import Training, check, script
 
@@ -146,7 +146,7 @@ def test_tensors_data_sets_and_loaders_are_the_same_data():
         samples, loss, measured = losses(other)
         assert samples == tensors[0] == 50
         assert loss == pytest.approx(tensors[1])
-        assert measured.test_loss == pytest.approx(tensors[2].test_loss)
+        assert measured.validation_loss == pytest.approx(tensors[2].validation_loss)
     assert Training(None, None, DataLoader(Items(), batch_size=7)).batch() == 7
     assert Training(None, None, Items()).batch() == 32
     named = DataLoader(Items(), collate_fn=lambda items: {"x": torch.stack([one[0] for one in items])})
@@ -158,7 +158,7 @@ def test_without_validation_data_a_fifth_is_held_out():
     task = Training(torch.nn.Linear(3, 1), torch.nn.functional.mse_loss, inputs_and_targets()).task()
     assert task.samples == 40
     measured = task.measure(task.model)
-    assert measured.train_loss != measured.test_loss
+    assert measured.train_loss != measured.validation_loss
 
 
 @pytest.mark.parametrize(
@@ -232,9 +232,19 @@ def test_a_method_that_fails_says_why(file):
 
 
 def test_code_of_every_default_method():
-    from gradline.lab.comparing import DEFAULT
-
-    for name in DEFAULT:
-        assert outcome.code(METHODS[name]).startswith("optimizer = ")
+    names = [one for name in DEFAULT for one in GROUPS.get(name, (name,))]
+    for name in names:
         compile(outcome.code(METHODS[name]), name, "exec")
     assert outcome.code(METHODS["prodigy"]) == "optimizer = prodigyopt.Prodigy(model.parameters())"
+    assert outcome.code(METHODS["adamw-cosine-0.003"]).splitlines() == [
+        "optimizer = torch.optim.AdamW(model.parameters(), lr=0.003)",
+        "scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=number_of_steps)",
+    ]
+
+
+def test_a_grid_of_learning_rates_is_told_with_its_cost(tmp_path):
+    found = gradline.lab.compare(build, tmp_path, budget=20, methods=["angle", "adamw-cosine"], **QUIET)
+    assert len(found.rows) == 1 + len(GROUPS["adamw-cosine"])
+    (told,) = [sentence for sentence in found.sentences if sentence.startswith("The best of ")]
+    assert told.startswith("The best of 5 learning rates of adamw-cosine is adamw-cosine-")
+    assert " of angle" in told

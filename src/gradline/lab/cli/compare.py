@@ -92,6 +92,7 @@ def compare(
         show.print(sentence, markup=False, soft_wrap=True)
     show.print()
     show.print("To paste:")
-    show.print(f"    {found.best.code}", markup=False, soft_wrap=True)
+    for line in found.best.code.splitlines():
+        show.print(f"    {line}", markup=False, soft_wrap=True)
     notes.print(f"[dim]{escape(str(found.directory / 'report.html'))} has the curves[/]")
     return 0

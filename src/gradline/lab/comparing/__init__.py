@@ -16,7 +16,7 @@ from gradline.lab.comparing.page import write
 from gradline.lab.jobs.executors import default_workers
 from gradline.lab.jobs.progress import Observer, Snapshot
 from gradline.lab.jobs.runs import Run
-from gradline.lab.methods import METHODS, Method
+from gradline.lab.methods import GROUPS, METHODS, Method
 from gradline.lab.problems import Script
 from gradline.lab.problems.script import check, script
 from gradline.lab.studies import Setting, Study, StudyError
@@ -28,8 +28,8 @@ from gradline.searches.arguments import require
 
 __all__ = ["DEFAULT", "MINUTES", "Outcome", "compare"]
 
-DEFAULT = ("angle-average", "adam-0.001", "prodigy", "schedule-free")
-"""The methods that are compared where none are named."""
+DEFAULT = ("angle-average", "adam-0.001", "adamw-cosine", "prodigy", "schedule-free")
+"""The methods, and groups of them, that are compared where none are named."""
 MINUTES = 5.0
 """Minutes that a comparison takes where no budget is given."""
 POINTS = 40
@@ -91,7 +91,7 @@ def compare(
         budget: evaluations (forward and backward passes of a batch) of each run, in place of `minutes`.
         seeds: runs of each method, from different initial weights and with different batches.
         batch_size: samples of a batch; `None`: as the function says.
-        methods: names of methods (`gradline list methods`); none: `DEFAULT`, those of them that are installed.
+        methods: names of methods or of groups of them (`gradline list methods`); none: `DEFAULT`, as far as installed.
         workers: processes; `None`: one for each core, or one if the model is on a GPU.
         threads: torch's threads in each process.
         backend: as in [`run_study`][gradline.lab.run_study]; a function that is in no file is run "inline".
@@ -141,10 +141,10 @@ def compare(
 
 def _methods(names: Sequence[str], notice: Callable[[str], None]) -> tuple[Method, ...]:
     for name in names:
-        if name not in METHODS:
-            raise StudyError(unknown("method", name, METHODS))
+        if name not in METHODS and name not in GROUPS:
+            raise StudyError(unknown("method", name, [*METHODS, *GROUPS]))
     found = []
-    for name in dict.fromkeys(names or DEFAULT):
+    for name in dict.fromkeys(one for name in names or DEFAULT for one in GROUPS.get(name, (name,))):
         reason = METHODS[name].unavailable()
         if reason is None:
             found.append(METHODS[name])

@@ -62,7 +62,7 @@ class Outcome:
         return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
 
     def curves(self, method: str, measure: str) -> list[tuple[Array, Array]]:
-        """Return evaluations and a measured column of a method's runs: `test_loss` is the validation loss."""
+        """Return evaluations and a measured column of a method's runs."""
         found = []
         for result in self._of(method):
             measured = ~np.isnan(result.columns[measure])
@@ -108,8 +108,8 @@ class Outcome:
         found: dict[str, list[Row]] = {}
         for row in self.rows:
             method = METHODS[row.method]
-            if isinstance(method, Peer) and method.family is not None:
-                found.setdefault(method.family, []).append(row)
+            if isinstance(method, Peer) and method.rate is not None:
+                found.setdefault(method.name.rpartition("-")[0], []).append(row)
         return {family: rows for family, rows in found.items() if len(rows) > 1}
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
@@ -152,9 +152,13 @@ def code(method: Method) -> str:
     """Return the lines that make an optimizer in a training loop, from the description of a method."""
     if _is_angle(method):
         return "optimizer = gradline.Angle(model.parameters())"
-    name, _, options = method.described.partition("(")
+    call, _, schedule = method.described.partition("), ")
+    name, _, options = call.removesuffix(")").partition("(")
     module = f"{method.module}." if isinstance(method, Peer) and not name.startswith("torch.") else ""
-    return f"optimizer = {module}{name}(model.parameters(), {options}".replace(", )", ")")
+    made = f"optimizer = {module}{name}(model.parameters(){f', {options}' if options else ''})"
+    if schedule == "cosine":
+        made += "\nscheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, T_max=number_of_steps)"
+    return made
 
 
 def _is_angle(method: Method) -> bool:
@@ -165,8 +169,8 @@ def _row(method: Method, results: list[Result], adam: float) -> Row:
     failures = tuple(result.reason or "diverged" for result in results if result.status is not Status.DONE)
     return Row(
         method=method.name,
-        validation_loss=_final(results, "test_loss"),
-        validation_error=_final(results, "test_error"),
+        validation_loss=_final(results, "validation_loss"),
+        validation_error=_final(results, "validation_error"),
         train_loss=_final(results, "train_loss"),
         seconds=float(np.mean([result.seconds for result in results])),
         per_evaluation=_pace(results) / adam,
@@ -179,7 +183,7 @@ def _final(results: list[Result], measure: str) -> Spread:
     values = []
     for result in results:
         measured = result.columns[measure][~np.isnan(result.columns[measure])]
-        absent = math.nan if measure == "test_error" else math.inf
+        absent = math.nan if measure == "validation_error" else math.inf
         values.append(float(measured[-1]) if result.status is Status.DONE and measured.size else absent)
     return spread(values)
 

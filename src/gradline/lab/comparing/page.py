@@ -37,7 +37,9 @@ footer { font-size: 0.8rem; opacity: 0.7; margin-top: 2rem }
 
 def draw(found: Outcome) -> Figure:
     """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
-    measures = {"test_loss": "validation loss"} | ({"test_error": "validation error"} if found.has_error else {})
+    measures = {"validation_loss": "validation loss"} | (
+        {"validation_error": "validation error"} if found.has_error else {}
+    )
     order = [row.method for row in found.rows]
     with style.settings():
         figure, axes = style.panels(1, len(measures), height=3.6, width=4.2 * len(measures) + 1.0)
@@ -55,13 +57,13 @@ def draw(found: Outcome) -> Figure:
                 axis.plot(grid, values, label=method, **options)
                 shown += [value for value in values[len(values) // 10 :] if np.isfinite(value)]
             positive = [value for value in shown if value > 0.0]
-            if positive and measure == "test_loss":
+            if positive and measure == "validation_loss":
                 axis.set_yscale("log")
                 for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
                     which(style.matplotlib("ticker").FuncFormatter(lambda value, _: number(value, 2)))
             if positive:
                 low, high = min(positive), float(np.quantile(positive, 0.98))
-                axis.set_ylim(low * 0.9 if measure == "test_loss" else 0.0, max(high * 1.1, low * 1.2))
+                axis.set_ylim(low * 0.9 if measure == "validation_loss" else 0.0, max(high * 1.1, low * 1.2))
             axis.set_xlabel("evaluations (forward and backward passes)")
             axis.set_ylabel(words)
         style.legend_below(figure, axes.flat, columns=4)

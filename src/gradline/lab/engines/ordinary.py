@@ -220,6 +220,9 @@ class _Training:
             was_training = model.training
             model.eval()
             measured = self._objective.task.measure(model)
+            if self.over and self._objective.task.test is not None:
+                loss, error = self._objective.task.test(model)
+                measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
         self.table.fill(self.table.reserve(angle, self._watch.seconds, self._watch.cpu_seconds), measured)
         if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
@@ -328,6 +331,7 @@ def _options(run: Run) -> dict[str, Any]:
         "reuse_gradient": reuses(run),
         "diagonal": run.diagonal,
         "counted": _foreign(run),
+        "budget": run.budget,
     }
 
 

@@ -12,6 +12,8 @@
 | angle | between direction and full-batch direction, in radians; NaN where it was not measured |
 | seconds, cpu_seconds | of training so far, on the clock and of this thread's processor, without what measuring took;
     NaN where nothing was measured, and in lock-step |
+| validation_loss, validation_error | on samples that choices are made by; NaN where a problem has none. Its test loss
+    and error are then measured at the end only |
 """
 
 from __future__ import annotations
@@ -40,8 +42,12 @@ COLUMNS: dict[str, Any] = {
     "angle": np.float64,
     "seconds": np.float64,
     "cpu_seconds": np.float64,
+    "validation_loss": np.float64,
+    "validation_error": np.float64,
 }
 """The columns of a result and their types."""
+LATER = ("validation_loss", "validation_error")
+"""Columns that results of earlier versions do not have: they are read as NaN."""
 
 
 class Status(Enum):

@@ -45,9 +45,9 @@ def _dog(objective: Objective) -> Stepper:
     return Gradients(objective, optimizer, take=take, measured=measured)
 
 
-def _schedule_free(objective: Objective) -> Stepper:
+def schedule_free(objective: Objective, **options: Any) -> Stepper:
     """Schedule-Free AdamW. For evaluation BatchNorm's statistics are found anew, as its documentation asks."""
-    optimizer = import_module("schedulefree").AdamWScheduleFree(objective.parameters)
+    optimizer = import_module("schedulefree").AdamWScheduleFree(objective.parameters, **options)
     optimizer.train()
 
     @contextmanager
@@ -114,7 +114,7 @@ METHODS = (
     _method("prodigy", "Prodigy()", _plain("prodigyopt", "Prodigy"), "prodigyopt", "prodigyopt"),
     _method("d-adapt-adam", "DAdaptAdam()", _plain("dadaptation", "DAdaptAdam"), "dadaptation", "dadaptation"),
     _method("dog", "DoG() and PolynomialDecayAverager()", _dog, "dog-optimizer", "dog"),
-    _method("schedule-free", "AdamWScheduleFree()", _schedule_free, "schedulefree", "schedulefree"),
+    _method("schedule-free", "AdamWScheduleFree()", schedule_free, "schedulefree", "schedulefree"),
     _method("cocob", "COCOB()", _plain("parameterfree", "COCOB"), "parameterfree", "parameterfree"),
     _method("mechanic-sgd", "mechanize(SGD)(lr=1.0)", _mechanic("SGD"), "mechanic-pytorch", "mechanic_pytorch"),
     _method(

@@ -24,6 +24,7 @@ class Objective:
         reuse_gradient: whether a search begins from the gradient of the accepted probe; `None`: as its class has it.
         diagonal: variances of slopes as if the components of the gradient were independent.
         counted: whether passes are counted. A search of ours counts its own.
+        budget: evaluations of the run, for learning rate schedules; `None`: not known.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Objective:
         reuse_gradient: bool | None = None,
         diagonal: bool = False,
         counted: bool = True,
+        budget: int | None = None,
     ) -> None:
         self.task = task
+        self.budget = budget
         self.model = task.model
         self.counter = Counter()
         self.reuse_gradient = reuse_gradient

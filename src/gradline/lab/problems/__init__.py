@@ -7,6 +7,7 @@ from typing import Any
 from gradline.lab.problems.network import NETWORKS, Activation, Loss, Network
 from gradline.lab.problems.problem import Built, Problem
 from gradline.lab.problems.script import Script
+from gradline.lab.problems.training import TRAINING
 
 __all__ = ["PROBLEMS", "Activation", "Built", "Loss", "Network", "Problem", "Script", "problem_from_dict"]
 
@@ -68,8 +69,8 @@ BUILT = (
     ),
 )
 
-PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in (*NETWORKS, *BUILT)}
-"""Every problem by name: those of the paper, and those that optimizers are compared on beside them."""
+PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in (*NETWORKS, *BUILT, *TRAINING)}
+"""Every problem by name: those of the paper, those that optimizers are compared on, and those trained to the end."""
 
 
 def problem_from_dict(values: dict[str, Any]) -> Problem:

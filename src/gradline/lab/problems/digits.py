@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems.data._extra import study_extra
 from gradline.lab.problems.making import seeded
+from gradline.lab.problems.supervised import build_task, split
 from gradline.lab.problems.task import Measured, Task
 
 HIDDEN = 128
@@ -56,3 +58,10 @@ def build(seed: int) -> Task:
         return values
 
     return Task(seeded(seed, Autoencoder), TRAINING, losses, measure)
+
+
+def build_split(seed: int) -> Task:
+    """Build the task with 1,200 of 1,797 images for training, 300 for validation and the others for testing."""
+    pixels = _pixels()[np.random.default_rng(0).permutation(len(_pixels()))]
+    # The model gives losses.
+    return build_task(seed, Autoencoder, split(pixels, pixels, 1200, 300), lambda losses, same: losses)

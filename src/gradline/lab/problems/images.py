@@ -17,11 +17,11 @@ MEASURED = 300
 """Images that losses and errors are measured on, of the training ones and of the test ones."""
 
 
-def convolutional() -> nn.Module:
-    """Three convolutions, each with BatchNorm; every one halves the image."""
+def convolutional(norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> nn.Module:
+    """Build three convolutions, each with a norm; every one halves the image."""
     layers: list[nn.Module] = []
     for before, after in ((3, 16), (16, 32), (32, 64)):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), norm(after), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 

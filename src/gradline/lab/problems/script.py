@@ -91,7 +91,7 @@ class Training:
 
         def measure(model: nn.Module) -> Measured:
             found = [_mean(self._evaluate, model, samples, size) for samples in (train, validation)]
-            return Measured(*found[0], *found[1])
+            return Measured(*found[0], math.nan, math.nan, *found[1])
 
         return Task(self.model, len(train), losses, measure)
 

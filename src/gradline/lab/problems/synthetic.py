@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems.making import seeded
+from gradline.lab.problems.supervised import build_task, split
 from gradline.lab.problems.task import Measured, Task
 
 FEATURES = 40
@@ -83,3 +84,15 @@ def build_factorisation(seed: int) -> Task:
         return Measured(float(squares(model, slice(training)).mean()), math.nan, test, math.nan)
 
     return Task(seeded(seed, Factors), training, squares, measure)
+
+
+def build_split_factorisation(seed: int) -> Task:
+    """Build the task of the matrix: half of its entries for training, a quarter each for validation and testing."""
+    row, column, entries, training = _entries()
+    parts = split(torch.stack([row, column], dim=1), entries, training, training // 2)
+
+    def call(model: nn.Module, places: Tensor) -> Tensor:
+        found: Tensor = model(places[:, 0], places[:, 1])
+        return found
+
+    return build_task(seed, Factors, parts, lambda found, wanted: (found - wanted).square(), call=call)

@@ -92,14 +92,19 @@ DOWNLOADS = (
 )
 
 
-def read(directory: Path) -> Samples:
-    """The images as rows of 784 bytes, and their digits."""
+def read_all(directory: Path) -> Samples:
+    """The images as rows of 784 bytes, and their digits; all 60,000 training images."""
+    return read(directory, None)
+
+
+def read(directory: Path, training: int | None = TRAINING) -> Samples:
+    """The images as rows of 784 bytes, and their digits; so many of the training images, or all."""
     train_images, train_labels, test_images, test_labels = (_content(wanted, directory) for wanted in DOWNLOADS)
     train_inputs, train_digits = samples_of(train_images, train_labels, "training")
     test_inputs, test_digits = samples_of(test_images, test_labels, "test")
     return Samples(
-        train_inputs[:TRAINING],
-        train_digits[:TRAINING],
+        train_inputs[:training],
+        train_digits[:training],
         test_inputs,
         test_digits,
         classes=tuple(str(digit) for digit in range(10)),
