@@ -144,7 +144,8 @@ def _methods(names: Sequence[str], notice: Callable[[str], None]) -> tuple[Metho
         if name not in METHODS and name not in GROUPS:
             raise StudyError(unknown("method", name, [*METHODS, *GROUPS]))
     found = []
-    for name in dict.fromkeys(one for name in names or DEFAULT for one in GROUPS.get(name, (name,))):
+    chosen = [one for name in names or DEFAULT for one in GROUPS.get(name, (name,))]
+    for name in dict.fromkeys(chosen):
         reason = METHODS[name].unavailable()
         if reason is None:
             found.append(METHODS[name])

@@ -112,6 +112,13 @@ class Outcome:
                 found.setdefault(method.name.rpartition("-")[0], []).append(row)
         return {family: rows for family, rows in found.items() if len(rows) > 1}
 
+    def labels(self) -> dict[str, str]:
+        """Return the methods that are drawn, with what they are called: of a grid of learning rates the best one."""
+        grids = self._grids().values()
+        worse = {row.method for rows in grids for row in rows[1:]}
+        best = {rows[0].method: f"{rows[0].method} (best of {len(rows)})" for rows in grids}
+        return {row.method: best.get(row.method, row.method) for row in self.rows if row.method not in worse}
+
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the table as text: its header and its rows."""
         error = ["validation error %"] if self.has_error else []

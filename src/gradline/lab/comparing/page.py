@@ -37,15 +37,15 @@ footer { font-size: 0.8rem; opacity: 0.7; margin-top: 2rem }
 
 def draw(found: Outcome) -> Figure:
     """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
-    measures = {"validation_loss": "validation loss"} | (
-        {"validation_error": "validation error"} if found.has_error else {}
-    )
-    order = [row.method for row in found.rows]
+    measures = {"validation_loss": "validation loss"}
+    if found.has_error:
+        measures["validation_error"] = "validation error"
+    labels = found.labels()
     with style.settings():
         figure, axes = style.panels(1, len(measures), height=3.6, width=4.2 * len(measures) + 1.0)
         for axis, (measure, words) in zip(axes.flat, measures.items(), strict=True):
             shown: list[float] = []
-            for place, method in enumerate(order):
+            for place, (method, label) in enumerate(labels.items()):
                 curves = [curve for curve in found.curves(method, measure) if curve[0].size]
                 if not curves:
                     continue
@@ -54,7 +54,7 @@ def draw(found: Outcome) -> Figure:
                 ours = method.startswith("angle")
                 options = style.LINES[1 + place % (len(style.LINES) - 1)].options()
                 options |= {"linewidth": 2.4, "linestyle": "-", "color": style.INKS.blue, "zorder": 4} if ours else {}
-                axis.plot(grid, values, label=method, **options)
+                axis.plot(grid, values, label=label, **options)
                 shown += [value for value in values[len(values) // 10 :] if np.isfinite(value)]
             positive = [value for value in shown if value > 0.0]
             if positive and measure == "validation_loss":
@@ -66,7 +66,7 @@ def draw(found: Outcome) -> Figure:
                 axis.set_ylim(low * 0.9 if measure == "validation_loss" else 0.0, max(high * 1.1, low * 1.2))
             axis.set_xlabel("evaluations (forward and backward passes)")
             axis.set_ylabel(words)
-        style.legend_below(figure, axes.flat, columns=4)
+        style.legend_below(figure, axes.flat, columns=3)
     return figure
 
 
