@@ -52,7 +52,7 @@ def test_the_command_shows_a_table_a_picture_a_page_and_the_line_to_paste(file, 
     assert "2 runs of 80 evaluations (12.8 epochs with batches of 32)" in shown.err
     rows = [line.split()[0] for line in shown.out.splitlines() if line.startswith(("angle ", "adam-0.001 "))]
     assert sorted(rows) == ["adam-0.001", "angle"]
-    assert "validation loss  validation error %  train loss" in shown.out
+    assert "validation loss  lowest  validation error %  train loss" in shown.out
     assert "    optimizer = gradline.Angle(model.parameters())" in shown.out
     folder = file.parent / "results" / "my_model"
     page = (folder / "report.html").read_text()
@@ -116,6 +116,14 @@ def test_a_function_of_a_module_and_one_of_a_notebook(tmp_path):
     assert other.best.validation_loss == found.best.validation_loss
     assert "<table>" in other._repr_html_()
     assert str(found).splitlines()[-1] == "optimizer = torch.optim.Adam(model.parameters(), lr=0.001)"
+
+
+def test_a_function_typed_at_a_prompt():
+    typed = {}
+    exec("def build():\n    return 1\ndef other():\n    return 2", typed)
+    one, other = script(typed["build"]), script(typed["other"])
+    assert one.path == ""
+    assert one.digest != other.digest
 
 
 class Items(Dataset):

@@ -37,15 +37,17 @@ class Verbs(click.Group):
     subcommand_metavar="VERB ...",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nA first study, which takes a few seconds:\n"
+    epilog="\b\nA model of your own:\n"
+    "  gradline compare my_model.py\n\n"
+    "\b\nA first study, which takes a few seconds:\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline results results/first\n\n"
-    "`gradline VERB --help` says more about a verb. --debug, anywhere, shows where an error comes from.",
+    "`gradline VERB --help` explains a verb. --debug, anywhere, shows where an error comes from.",
 )
 @click.version_option(version("gradline"), "-V", "--version", message="gradline %(version)s")
 @click.pass_context
 def app(context: click.Context) -> None:
-    """Train neural networks without choosing a learning rate, and study the line searches that do it."""
+    """Compare optimizers that need no learning rate with others, on your model or on the problems of studies."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

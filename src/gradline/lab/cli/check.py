@@ -22,12 +22,13 @@ if TYPE_CHECKING:
     "  gradline check mnist-net1 --no-measure",
 )
 @study_options
-@click.option("--measure/--no-measure", default=True, help="Run a moment of it to see how fast this machine is.")
+@click.option("--measure/--no-measure", default=True, help="Measure how fast this machine is.")
 @data_option
 def check(study: Study, workers: int | None, measure: bool) -> None:
     """Check STUDY and estimate what it takes, without running it.
 
-    Reports the number of runs and evaluations, and from a moment of each kind of run the time, memory and disk space.
+    Prints the number of runs and evaluations, and estimates time, memory and disk space from half a second of each
+    kind of run.
     """
     from rich.markup import escape
 

@@ -16,7 +16,7 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 
 
 @click.command(
-    short_help="Hold the paper's claims against results.",
+    short_help="Test the paper's claims on results.",
     epilog="\b\nExamples:\n"
     "  gradline claims results/bcwd\n"
     "  gradline results results/bcwd --csv bcwd.csv && gradline claims bcwd.csv --markdown",
@@ -24,10 +24,10 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 @click.argument("source", metavar="DIR", type=click.Path())
 @click.option("--markdown", is_flag=True, help="Print it as a Markdown table.")
 def claims(source: str, markdown: bool) -> None:
-    """Say of each claim of the paper whether the runs in DIR reproduce it, with the figures.
+    """Report for each claim of the paper whether the runs in DIR reproduce it, with the numbers.
 
-    DIR is a folder of results, or a file that `gradline results --csv` wrote. A claim has parts; one that no run can
-    decide is "not run".
+    DIR is a directory of results, or a file that `gradline results --csv` wrote. A part of a claim for which DIR has no
+    runs is "not run".
     """
     from gradline.lab.findings.claims import claims as held
 

@@ -56,7 +56,7 @@ def compare(
 
     from gradline.lab import comparing
     from gradline.lab.cli.display import observing
-    from gradline.lab.cli.terminal import console, table
+    from gradline.lab.cli.terminal import console, print_table, table
     from gradline.lab.jobs.runner import Interrupted
 
     notes = console(stderr=True)
@@ -82,11 +82,11 @@ def compare(
         notes.print(f"  [bold]{escape(command)}[/]", soft_wrap=True)
         return 130
     header, rows = found.cells()
-    shown = table(header[0], *(f">{name}" for name in header[1:]))
+    shown = table(f"!{header[0]}", *(f">{name}" for name in header[1:]))
     for row in rows:
         shown.add_row(*(escape(cell) for cell in row))
     show = console()
-    show.print(shown)
+    print_table(show, shown, ("× Adam", "train loss", "lowest"))
     show.print()
     for sentence in found.sentences:
         show.print(sentence, markup=False, soft_wrap=True)

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 )
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.option(
-    "--out", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER", help="Where PDF and PNG go."
+    "--out",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="Folder for PDF and PNG files.",
 )
 @click.option(
     "--figure",

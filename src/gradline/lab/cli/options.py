@@ -76,11 +76,13 @@ def study_options(verb: F) -> F:
     for option in reversed(
         (
             click.argument("study"),
-            click.option("--seeds", type=Count(1), metavar="N", help="Seeds 0 to N-1 of each."),
+            click.option("--seeds", type=Count(1), metavar="N", help="Run seeds 0 to N-1 of each setting."),
             click.option("--budget", type=Count(1), metavar="EVALUATIONS", help="Evaluations of each run."),
-            click.option("--batch-size", type=Count(1), multiple=True, metavar="B", help="Batch size. Repeatable."),
-            click.option("--method", multiple=True, metavar="NAME", help="Method. Repeatable."),
-            click.option("--problem", multiple=True, metavar="NAME", help="Problem. Repeatable."),
+            click.option(
+                "--batch-size", type=Count(1), multiple=True, metavar="B", help="Samples in a batch. Repeatable."
+            ),
+            click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable."),
+            click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable."),
             workers_option,
         )
     ):

@@ -52,9 +52,9 @@ def results(
 ) -> None:
     """Summarise the results in DIR.
 
-    Losses and errors are the last ones measured. "zero at" is the number of evaluations at the first training error of
-    zero, where at least half of the runs got there; "probes" and "max" are the mean and the most of one search;
-    "stalled" counts runs whose last steps were zero.
+    Losses and errors are those at the end of a run. "zero at" is the number of evaluations at the first training error
+    of zero, if at least half of the runs reached it; "probes" and "max" are the mean and the largest number of probes
+    of a search; "stalled" counts runs whose last steps were zero.
 
     Runs of a comparison (`gradline run compare`) are compared: final losses, evaluations to a target loss, worst seeds,
     costs, and what failed. DIR may then also be a file that --pack wrote, which thins curves and rounds numbers; what

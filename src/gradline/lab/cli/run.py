@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How much work may be lost to a kill.",
+    help="Seconds between two checkpoints of a run.",
 )
 @threads_option
 @click.option(
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     metavar="[LOGDIR]",
     help="Write curves for TensorBoard while the study runs, into LOGDIR (default: DIR/tensorboard).",
 )
-@click.option("--quiet", is_flag=True, help="Only errors.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @data_option
 def run_verb(
     study: Study,
@@ -69,11 +69,11 @@ def run_verb(
 ) -> int:
     """Run STUDY: the name of a study (see `gradline list`) or the path of a TOML file.
 
-    What is in the directory already is not made again, so a study that was stopped, by Ctrl-C or worse, goes on from
-    its last checkpoints when the same command is given again. Options such as --method take the place of the study's.
+    Runs whose results are in the directory are skipped, and unfinished runs continue from their last checkpoints: after
+    Ctrl-C or a crash, give the same command again. Options such as --method replace the study's settings.
 
-    To see curves grow, give --tensorboard (after STUDY), and beside it run `tensorboard --logdir DIR/tensorboard`; it
-    says which address to open. Each setting has one curve, the median over its seeds so far, against evaluations.
+    With --tensorboard (after STUDY), curves are written while the study runs: the median over seeds of each setting,
+    against evaluations. `tensorboard --logdir DIR/tensorboard` shows them.
     """
     from rich.markup import escape
 

@@ -28,6 +28,8 @@ class Row:
     method: str
     validation_loss: Spread
     """Infinite where a run failed or diverged."""
+    lowest: Spread
+    """The lowest validation loss along the run, as early stopping would find it."""
     validation_error: Spread
     train_loss: Spread
     seconds: float
@@ -122,16 +124,16 @@ class Outcome:
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the table as text: its header and its rows."""
         error = ["validation error %"] if self.has_error else []
-        header = ["method", "validation loss", *error, "train loss", "time", "× Adam's evaluation"]
+        header = ["method", "validation loss", "lowest", *error, "train loss", "time", "× Adam"]
         rows = []
         for row in self.rows:
             errors = [percent(row.validation_error.median)] if self.has_error else []
-            loss = _text(row.validation_loss)
+            loss, lowest = _text(row.validation_loss), number(row.lowest.median)
             pace = "-" if math.isnan(row.per_evaluation) else f"{row.per_evaluation:.2f}"
             rows.append(
-                [row.method, loss, *errors, number(row.train_loss.median), duration(row.seconds), pace]
+                [row.method, loss, lowest, *errors, number(row.train_loss.median), duration(row.seconds), pace]
                 if not row.failures
-                else [row.method, row.failures[0], *errors, "-", duration(row.seconds), pace]
+                else [row.method, row.failures[0], lowest, *errors, "-", duration(row.seconds), pace]
             )
         return header, rows
 
@@ -177,6 +179,7 @@ def _row(method: Method, results: list[Result], adam: float) -> Row:
     return Row(
         method=method.name,
         validation_loss=_final(results, "validation_loss"),
+        lowest=spread(_lowest(result) for result in results),
         validation_error=_final(results, "validation_error"),
         train_loss=_final(results, "train_loss"),
         seconds=float(np.mean([result.seconds for result in results])),
@@ -193,6 +196,12 @@ def _final(results: list[Result], measure: str) -> Spread:
         absent = math.nan if measure == "validation_error" else math.inf
         values.append(float(measured[-1]) if result.status is Status.DONE and measured.size else absent)
     return spread(values)
+
+
+def _lowest(result: Result) -> float:
+    measured = result.columns["validation_loss"]
+    finite = measured[np.isfinite(measured)]
+    return float(finite.min()) if finite.size else math.inf
 
 
 def _pace(results: list[Result]) -> float:

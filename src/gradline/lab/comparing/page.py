@@ -95,7 +95,8 @@ def write(found: Outcome, directory: Path) -> Path:
 <h1>{name}: optimizers compared</h1>
 <p>{escape(setting.problem.described)}: {setting.problem.parameters:,} parameters, {setting.problem.samples:,} training
 samples, batches of {setting.batch_size}, {setting.budget:,} evaluations (forward and backward passes) a run,
-{len(found.study.seeds)} run(s) of each method. Losses are those at the end of training, medians over the runs.</p>
+{len(found.study.seeds)} run(s) of each method. Losses are those at the end of training, medians over the runs;
+"lowest" is the lowest validation loss on the way, "× Adam" the processor time of an evaluation over Adam's.</p>
 {summary(found)}
 <img alt="validation loss against evaluations, a line for each method" src="data:image/png;base64,{picture}">
 <footer>gradline {escape(version("gradline"))}. Time is that of training, without measuring.</footer>

@@ -314,9 +314,10 @@ def script(build: str | Path | Callable[[], Any], function: str = "build") -> Sc
     """
     if callable(build):
         place = inspect.getsourcefile(build)
-        if place is not None and Path(place).is_file() and build.__qualname__ == build.__name__:
+        importable = place is not None and Path(place).suffix == ".py" and Path(place).is_file()
+        if place is not None and importable and build.__qualname__ == build.__name__:
             return script(place, build.__name__)
-        name, digest = build.__name__, _digest(inspect.getsource(build).encode())
+        name, digest = build.__name__, _digest(_source(build))
         _FUNCTIONS[digest] = build
         return Script(name=name if PATTERN.fullmatch(name) else "model", path="", function=name, digest=digest)
     path = Path(build)
@@ -324,6 +325,15 @@ def script(build: str | Path | Callable[[], Any], function: str = "build") -> Sc
         raise FileNotFoundError(f"{path} does not exist: name a Python file with a function {function}()")
     name = path.stem if PATTERN.fullmatch(path.stem) else "model"
     return Script(name=name, path=str(path.resolve()), function=function, digest=_digest(path.read_bytes()))
+
+
+def _source(function: Callable[[], Any]) -> bytes:
+    """Return the source of a function, or what is known of it where there is none (typed at a prompt)."""
+    try:
+        return inspect.getsource(function).encode()
+    except OSError:
+        code: Any = getattr(function, "__code__", None)
+        return repr(code and (code.co_code, code.co_consts, code.co_names)).encode()
 
 
 def _digest(source: bytes) -> str:
