@@ -13,7 +13,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Count(click.ParamType):
+class Count(click.ParamType[int]):
     """A whole number from `least` on."""
 
     name = "whole number"
@@ -32,7 +32,7 @@ class Count(click.ParamType):
         return number
 
 
-class Positive(click.ParamType):
+class Positive(click.ParamType[float]):
     """A number above 0."""
 
     name = "number"
