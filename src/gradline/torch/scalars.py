@@ -13,7 +13,7 @@ from typing import Any, Literal
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Heading, Record
-from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.torch.base import GradlineOptimizer
 
 __all__ = ["PREFIX", "log_scalars", "scalars_of"]
 
@@ -22,7 +22,7 @@ PREFIX = "gradline"
 
 
 def log_scalars(
-    optimizer: LineSearchOptimizer,
+    optimizer: GradlineOptimizer,
     add_scalar: Any,
     *,
     prefix: str = PREFIX,
@@ -90,7 +90,7 @@ class _Logging:
 
     def __init__(
         self,
-        optimizer: LineSearchOptimizer,
+        optimizer: GradlineOptimizer,
         put: Callable[..., Any],
         add_text: Callable[..., Any] | None,
         prefix: str,
@@ -120,7 +120,7 @@ class _Logging:
 
 
 def scalars_of(
-    optimizer: LineSearchOptimizer, record: Record[Any, Any], stops: Counter[str], *, prefix: str = PREFIX
+    optimizer: GradlineOptimizer, record: Record[Any, Any], stops: Counter[str], *, prefix: str = PREFIX
 ) -> dict[str, float]:
     """Return the finite scalars of a search under the names that [`log_scalars`][gradline.log_scalars] explains.
 
@@ -148,7 +148,7 @@ def _tag(prefix: str, name: str) -> str:
 
 
 def _check(optimizer: Any, every: Any, at: Any) -> None:
-    if not isinstance(optimizer, LineSearchOptimizer):
+    if not isinstance(optimizer, GradlineOptimizer):
         raise TypeError(
             f"optimizer must be a gradline optimizer (its searches are logged; of a trainer's wrapper give the one "
             f"inside), got {type(optimizer).__name__}"

@@ -13,7 +13,7 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Count(click.ParamType[int]):
+class Count(click.types.IntParamType):
     """A whole number from `least` on."""
 
     name = "whole number"
@@ -32,7 +32,7 @@ class Count(click.ParamType[int]):
         return number
 
 
-class Positive(click.ParamType[float]):
+class Positive(click.types.FloatParamType):
     """A number above 0."""
 
     name = "number"

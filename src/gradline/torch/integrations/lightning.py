@@ -17,7 +17,8 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from gradline.installing import not_installed
-from gradline.protocol import Record
+from gradline.protocol import Record, Stop
+from gradline.torch.base import GradlineOptimizer
 from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.scalars import PREFIX, scalars_of
@@ -84,15 +85,15 @@ class LineSearchCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Move to the accepted point and log."""
-        for optimizer, spread in self._resting:
-            optimizer.spread = spread
+        for resting, spread in self._resting:
+            resting.spread = spread
         self._resting = []
         _rest(trainer)
         # Lightning's logging takes milliseconds: only if the values will be written, or read at the end of an epoch
         due = logs_are_due(trainer) or trainer.is_last_batch
         if self.log_searches and due and not trainer.barebones:
             for place, (optimizer, stops) in enumerate(zip(_line_searches(trainer), self.stops, strict=False)):
-                if optimizer.last is not None:
+                if optimizer.last.stop is not Stop.NOT_YET:
                     prefix = f"{PREFIX}-{place}" if place else PREFIX
                     pl_module.log_dict(scalars_of(optimizer, optimizer.last, stops, prefix=prefix))
 
@@ -119,8 +120,8 @@ class LineSearchCallback(Callback):
         self.stops = [Counter(stops) for stops in state_dict["stops"]]
 
 
-def _line_searches(trainer: Trainer) -> list[LineSearchOptimizer]:
-    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, LineSearchOptimizer)]
+def _line_searches(trainer: Trainer) -> list[GradlineOptimizer]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, GradlineOptimizer)]
 
 
 def _rest(trainer: Trainer) -> None:
@@ -136,11 +137,13 @@ def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
     `StochasticWeightAveraging` swaps in its average and passes over the data once more, for BatchNorm and without
     backward passes. Lightning still calls `step` at the end of that, on whatever gradients are left.
     """
-    before = [(optimizer, optimizer.spread) for optimizer in _line_searches(trainer)]
-    for optimizer, _ in before:
+    before = []
+    for optimizer in _line_searches(trainer):
         optimizer.refresh()
         optimizer.train()
-        optimizer.spread = True
+        if isinstance(optimizer, LineSearchOptimizer):
+            before.append((optimizer, optimizer.spread))
+            optimizer.spread = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter)

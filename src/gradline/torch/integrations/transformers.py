@@ -39,8 +39,8 @@ from typing import Any
 from torch.utils.hooks import RemovableHandle
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from gradline.protocol import Record
-from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.protocol import Record, Stop
+from gradline.torch.base import GradlineOptimizer
 from gradline.torch.scalars import scalars_of
 
 __all__ = ["LineSearchCallback"]
@@ -111,7 +111,7 @@ class LineSearchCallback(TrainerCallback):
         """Add the last search to training logs, not to evaluation logs."""
         optimizer = _line_search_in(kwargs["optimizer"])
         last = optimizer.last
-        if logs is None or "loss" not in logs or last is None:
+        if logs is None or "loss" not in logs or last.stop is Stop.NOT_YET:
             return
         added = scalars_of(optimizer, last, self._stops)
         logs.update(added)
@@ -119,10 +119,10 @@ class LineSearchCallback(TrainerCallback):
             state.log_history[-1].update(added)
 
 
-def _line_search_in(optimizer: Any) -> LineSearchOptimizer:
+def _line_search_in(optimizer: Any) -> GradlineOptimizer:
     """Return the gradline optimizer inside Accelerate's wrapper."""
     inner = optimizer
-    while inner is not None and not isinstance(inner, LineSearchOptimizer):
+    while inner is not None and not isinstance(inner, GradlineOptimizer):
         inner = getattr(inner, "optimizer", None)
     if inner is None:
         raise TypeError(
