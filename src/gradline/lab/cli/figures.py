@@ -35,7 +35,8 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     """Draw the figures of the results in DIR into FOLDER, as PDF and PNG.
 
     Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out. Of a
-    comparison (`gradline run compare`) three kinds are drawn; DIR may then be a file of `gradline results --pack`.
+    comparison (`gradline run compare`, `gradline run train`) three kinds are drawn; DIR may then be a file of
+    `gradline results --pack`.
     """
     from gradline.lab.cli.words import console
     from gradline.lab.figures import FIGURES, save
@@ -66,18 +67,29 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 
 def compared(source: str, folder: str, notes: Any) -> list[Path]:
     """Draw the figures of a comparison, where there is one."""
-    from gradline.lab.figures import save
+    from gradline.lab.figures import save, train_questions
     from gradline.lab.figures.compare_heat import draw_heat, heat_data
     from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
     from gradline.lab.findings.comparison import own
-    from gradline.lab.findings.reading import read
+    from gradline.lab.findings.reading import read, read_training
 
+    written = []
+    _, training = read_training(source)
+    if training.cases:
+        with notes.status("drawing the study train"):
+            for name, data, draw in (
+                ("quality", train_questions.quality_data, train_questions.draw_quality),
+                ("compute", train_questions.compute_data, train_questions.draw_compute),
+                ("limits", train_questions.limits_data, train_questions.draw_limits),
+            ):
+                if numbers := data(training):
+                    written += save(draw(numbers), Path(folder) / f"train_{name}")
     _, known = read(source)
     if not known.records:
-        return []
+        return written
     methods, table, targets = known.drawn(own()), known.table, known.targets
     with notes.status("drawing the comparison"):
-        written = save(draw_heat(heat_data(known)), Path(folder) / "compare_heat")
+        written += save(draw_heat(heat_data(known)), Path(folder) / "compare_heat")
         written += save(draw_profile(profile_data(table, targets, methods)), Path(folder) / "compare_profile")
         for measure in ("train_loss", "test_error"):
             for against in ("evaluations", "seconds"):
