@@ -19,14 +19,7 @@ from matplotlib.figure import Figure
 
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
 from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
-from gradline.lab.figures.train_questions import (
-    compute_data,
-    draw_compute,
-    draw_limits,
-    draw_quality,
-    limits_data,
-    quality_data,
-)
+from gradline.lab.figures.train_questions import compute_data, drawings
 from gradline.lab.findings import reading
 from gradline.lab.findings.comparison import SIZES, Comparison, Score
 from gradline.lab.findings.comparison import own as own_methods
@@ -456,12 +449,7 @@ def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
 
 def training_pictures(training: Training) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture of the study `train`, in the inks of a page."""
-    quality, compute, limits = quality_data(training), compute_data(training), limits_data(training)
-    return {
-        "train-quality": lambda inks: draw_quality(quality, inks),
-        "train-compute": lambda inks: draw_compute(compute, inks),
-        "train-limits": lambda inks: draw_limits(limits, inks),
-    }
+    return {f"train-{name}": draw for name, draw in drawings(training).items()}
 
 
 def names() -> Iterator[str]:

@@ -67,23 +67,20 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 
 def compared(source: str, folder: str, notes: Any) -> list[Path]:
     """Draw the figures of a comparison, where there is one."""
-    from gradline.lab.figures import save, train_questions
+    from gradline.lab.figures import save
     from gradline.lab.figures.compare_heat import draw_heat, heat_data
     from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
+    from gradline.lab.figures.train_questions import drawings
     from gradline.lab.findings.comparison import own
     from gradline.lab.findings.reading import read, read_training
+    from gradline.plot.inks import LIGHT
 
     written = []
     _, training = read_training(source)
     if training.cases:
         with notes.status("drawing the study train"):
-            for name, data, draw in (
-                ("quality", train_questions.quality_data, train_questions.draw_quality),
-                ("compute", train_questions.compute_data, train_questions.draw_compute),
-                ("limits", train_questions.limits_data, train_questions.draw_limits),
-            ):
-                if numbers := data(training):
-                    written += save(draw(numbers), Path(folder) / f"train_{name}")
+            for name, draw in drawings(training).items():
+                written += save(draw(LIGHT), Path(folder) / f"train_{name}")
     _, known = read(source)
     if not known.records:
         return written

@@ -6,7 +6,7 @@ Each has a function that computes its numbers from the runs and one that draws t
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
                 for place, ratio in places:
                     ends = [_within(ratio.best), _within(ratio.worst)]
                     axis.plot(ends, [place + 0.5] * 2, color=look.stroke.color, linewidth=2.4, alpha=0.35, zorder=2.5)
-            options = {"color": look.stroke.color, "zorder": look.above, "label": plain(name)}
+            options: dict[str, Any] = {"color": look.stroke.color, "zorder": look.above, "label": plain(name)}
             axis.plot(x, y, look.stroke.marker or "o", markersize=6 if look.own else 4.5, **options)
         _ratio_axis(axis, inks)
         axis.set_xlabel("validation loss over that of the best tuned baseline (left of 1: lower without tuning)")
@@ -169,6 +169,19 @@ def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
             f"validation loss of {OURS} over that of the best other method without tuning (named at the right)"
         )
     return figure
+
+
+def drawings(training: Training) -> dict[str, Callable[[Inks], Figure]]:
+    """Return what draws each figure of which there are numbers, by name."""
+    quality, compute, limits = quality_data(training), compute_data(training), limits_data(training)
+    made: dict[str, Callable[[Inks], Figure]] = {}
+    if quality:
+        made["quality"] = lambda inks: draw_quality(quality, inks)
+    if compute:
+        made["compute"] = lambda inks: draw_compute(compute, inks)
+    if limits:
+        made["limits"] = lambda inks: draw_limits(limits, inks)
+    return made
 
 
 def _ordered(training: Training) -> list[Case]:
