@@ -1,4 +1,4 @@
-"""Methods that are searches of gradline, or of your own: with any direction, and with an average of their points."""
+"""Methods that are searches, of gradline or your own: with any direction, and with an average of the weights."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ class SearchMethod(Method):
         return f"{search}{direction}{', averaged' if self.average else ''}"
 
     def build(self, objective: Objective) -> Stepper:
-        """Put it to work."""
+        """Build the stepper that trains an objective."""
         from gradline.lab.methods.stepper import Searching
 
         direction = None if self.direction is None else self.direction.factory()

@@ -1,4 +1,4 @@
-"""Steppers: a method at work on a task. Three small loops that all methods share.
+"""Steppers train a task with a method. All methods share three small loops.
 
 Each makes one step of an optimizer as its documentation has it, on an `Objective` that counts. `measured` gives the
 model to be judged: the trained one, unless a method says that another one is its answer (an average, for example).
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from gradline.torch.direction import DirectionFactory
 
 Measured: TypeAlias = Callable[[], Any]
-"""A context in which the model to be judged is there."""
+"""A context in which the model to be measured is there."""
 
 
 class Stepper(ABC):
-    """A method at work on a task."""
+    """A method that trains a task."""
 
     @abstractmethod
     def step(self) -> None:
@@ -32,7 +32,7 @@ class Stepper(ABC):
 
     @abstractmethod
     def measured(self) -> Any:
-        """A context manager that gives the model to be judged."""
+        """Return a context manager that gives the model to be measured."""
 
     def state_dict(self) -> dict[str, Any] | None:
         """All there is to go on from, beside the model; `None`: a run that was stopped begins anew."""
@@ -50,7 +50,7 @@ class Gradients(Stepper):
         objective: what is trained.
         optimizer: what trains it.
         take: makes the step from the loss; by default `optimizer.step()`.
-        measured: gives the model to be judged; by default the trained one.
+        measured: gives the model to be measured; by default the trained one.
     """
 
     def __init__(
