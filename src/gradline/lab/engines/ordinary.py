@@ -20,7 +20,7 @@ from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
-from gradline.lab.methods.stepper import Searching
+from gradline.lab.methods.stepper import Searching, Stepper
 from gradline.lab.problems import Network
 from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
 from gradline.lab.problems.sampling import Batches, Purpose
@@ -165,9 +165,9 @@ class _Training:
     @property
     def evaluations(self) -> float:
         """Evaluations made so far, as they count for the budget."""
-        if isinstance(stepper := getattr(self, "_stepper", None), Searching) and not _foreign(self.run):
-            return stepper.optimizer.evaluations
-        return self._objective.counter.evaluations
+        stepper: Stepper | None = getattr(self, "_stepper", None)
+        own = None if stepper is None or _foreign(self.run) else stepper.evaluations
+        return self._objective.counter.evaluations if own is None else own
 
     def start(self) -> None:
         """Measure where the run starts."""
@@ -190,13 +190,12 @@ class _Training:
             self._fail(error)
             return
         made = self.evaluations
-        searched = isinstance(self._stepper, Searching)
-        if isinstance(self._stepper, Searching):
-            record = self._stepper.record
-            self.table.add(made, record.evaluations, record.origin, record.outcome)
-            searched = bool(record.transcript)
-        else:
+        record = self._stepper.record
+        if record is None:
             self.table.add_step(made)
+        else:
+            self.table.add(made, record.evaluations, record.origin, record.outcome)
+        searched = record is not None and bool(record.transcript)
         self.over = made >= self.run.budget
         if self.table.due(made) or self.over:
             self._measure(self._angle() if self.run.angle and searched else math.nan)

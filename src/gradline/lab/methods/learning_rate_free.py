@@ -1,4 +1,4 @@
-"""Optimizers from PyPI that find their own learning rate, with the settings that their documentation tells."""
+"""Optimizers from PyPI that find their own learning rate, with the settings that their documentation gives."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def _alig(objective: Objective) -> Stepper:
 
 
 def has_batch_norm(model: nn.Module) -> bool:
-    """Whether a model has running statistics."""
+    """Return whether a model has BatchNorm's running statistics."""
     return any(_is_batch_norm(module) for module in model.modules())
 
 
@@ -94,7 +94,7 @@ def _is_batch_norm(module: nn.Module) -> bool:
 
 
 def with_new_statistics(objective: Objective) -> nn.Module:
-    """The model with BatchNorm's statistics of the parameters that it has now; a copy, if it has any."""
+    """Return the model with BatchNorm's statistics computed anew for its present parameters: a copy, if it has any."""
     if not has_batch_norm(objective.model):
         return objective.model
     model = copy.deepcopy(objective.model).train()

@@ -1,4 +1,4 @@
-"""What a method sees of a task: a model, and losses on mini-batches that are counted."""
+"""What a method gets of a task: a model, and losses on mini-batches whose evaluations are counted."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Objective:
         return list(self.model.parameters())
 
     def begin(self) -> None:
-        """A step begins: its first evaluation may have a mini-batch of its own kind."""
+        """Begin a step; its first evaluation may have a mini-batch of its own kind."""
         self.steps += 1
         self._at_start = True
 
@@ -76,7 +76,7 @@ class Objective:
         self._batch = _chosen(source, position)
 
     def losses(self) -> Tensor:
-        """The losses of the samples of the current mini-batch: one evaluation, forward."""
+        """Return the per-sample losses of the current mini-batch: one forward pass."""
         if self._batch is None:
             self.next_batch()
         assert self._batch is not None
@@ -84,11 +84,11 @@ class Objective:
         return self.counter.watch(losses) if self._counted else losses
 
     def loss(self) -> Tensor:
-        """Their mean."""
+        """Return the mean loss of the current mini-batch."""
         return self.losses().mean()
 
     def uncounted(self, model: nn.Module, batches: int) -> None:
-        """Forward passes that are no part of training, on the first mini-batches: for BatchNorm's statistics."""
+        """Make forward passes that are not counted, on the first mini-batches: for BatchNorm's statistics."""
         import torch
 
         with torch.no_grad():

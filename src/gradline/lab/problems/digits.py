@@ -28,7 +28,7 @@ class Autoencoder(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(LATENT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The negative evidence lower bound of each image, with new noise."""
+        """Return the negative evidence lower bound of each image, with new noise."""
         mean, log_variance = self.encoder(x).chunk(2, dim=1)
         code = mean + (log_variance / 2).exp() * torch.randn_like(mean)
         wrong = nn.functional.binary_cross_entropy_with_logits(self.decoder(code), x, reduction="none")

@@ -36,13 +36,13 @@ class Residual(nn.Module):
         self.aside = nn.Conv2d(before, after, 1, stride=stride, bias=False) if stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
+        """Add the input to the output of the convolutions."""
         hidden = torch.relu(self.norms[0](self.first(x)))
         return torch.relu(self.aside(x) + self.norms[1](self.second(hidden)))
 
 
 def residual() -> nn.Module:
-    """A first convolution and three residual blocks: a ResNet of eight layers, a quarter as wide as usual."""
+    """Build a first convolution and three residual blocks: a ResNet of eight layers, a quarter as wide as usual."""
     return nn.Sequential(
         *(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()),
         *(Residual(8, 8, 1), Residual(8, 16, 2), Residual(16, 32, 2)),

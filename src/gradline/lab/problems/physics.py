@@ -27,24 +27,24 @@ class Solution(nn.Module):
         self.net = nn.Sequential(*layers).double()
 
     def forward(self, x: Tensor) -> Tensor:
-        """U at points (N, 1)."""
+        """Return u at points (N, 1)."""
         values: Tensor = x * (1.0 - x) * self.net(x)
         return values
 
 
 def exact(x: Tensor) -> Tensor:
-    """The solution."""
+    """Return the solution u at points."""
     return torch.sin(math.pi * x) + 0.5 * torch.sin(FAST * math.pi * x)
 
 
 def source(x: Tensor) -> Tensor:
-    """The right-hand side f."""
+    """Return the right-hand side f at points."""
     slow = math.pi**2 * torch.sin(math.pi * x)
     return slow + 0.5 * (FAST * math.pi) ** 2 * torch.sin(FAST * math.pi * x)
 
 
 def residuals(model: nn.Module, x: Tensor) -> Tensor:
-    """-u'' - f at points, in units of the root mean square of f."""
+    """Return the residuals -u'' - f at points, in units of the root mean square of f."""
     scale = math.sqrt((math.pi**4 + 0.25 * (FAST * math.pi) ** 4) / 2)
     with torch.enable_grad():  # u'' needs it, also where no gradient of the loss is wanted
         places = x.detach().requires_grad_()
@@ -75,8 +75,8 @@ def build_split(seed: int) -> Task:
 
     The error is that of u in units of its root mean square, as a square.
     """
-    source_of_points = np.random.default_rng(2)
-    train, validation = (torch.from_numpy(source_of_points.random((count, 1))) for count in (POINTS, POINTS // 2))
+    generator = np.random.default_rng(2)
+    train, validation = (torch.from_numpy(generator.random((count, 1))) for count in (POINTS, POINTS // 2))
     test = torch.linspace(0.0, 1.0, 201, dtype=torch.float64)[:, None]
 
     def call(model: nn.Module, points: Tensor) -> Tensor:

@@ -84,7 +84,7 @@ def build_task(
         total = torch.zeros(2, dtype=torch.float64)
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(0)  # the same noise for every measurement, where losses are random
-            for inputs, targets in zip(part.inputs.split(CHUNK), part.targets.split(CHUNK), strict=True):
+            for inputs, targets in zip(*(torch.split(one, CHUNK) for one in part), strict=True):
                 outputs = call(model, inputs)
                 total[0] += losses(outputs, targets).detach().sum(dtype=torch.float64)
                 total[1] += math.nan if errors is None else errors(outputs, targets).sum(dtype=torch.float64)

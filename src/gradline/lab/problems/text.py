@@ -35,16 +35,16 @@ class Block(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
         self.mix = nn.Linear(WIDTH, 3 * WIDTH)
         self.out = nn.Linear(WIDTH, WIDTH)
-        self.think = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.perceptron = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length, width) to the same."""
+        """Map (batch, length, width) to the same shape."""
         parts = self.mix(self.norms[0](x)).unflatten(2, (3, HEADS, WIDTH // HEADS)).permute(2, 0, 3, 1, 4)
         query, key, value = parts.unbind(0)
-        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).flatten(2))
-        thought: Tensor = self.think(self.norms[1](x))
-        return x + thought
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        added: Tensor = self.perceptron(self.norms[1](x))
+        return x + added
 
 
 class Transformer(nn.Module):
@@ -57,13 +57,13 @@ class Transformer(nn.Module):
         self.layers = nn.Sequential(*(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, symbols))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length) to (batch, length, symbols)."""
+        """Map (batch, length) to scores (batch, length, symbols)."""
         scores: Tensor = self.layers(self.symbol(x) + self.place)
         return scores
 
 
 def names() -> list[str]:
-    """The names of the characters below U+3000, in an order that is random and always the same."""
+    """Return the names of the characters below U+3000, in a random order with a fixed seed."""
     known = unicodedata.ucd_3_2_0
     found = [known.name(chr(code), "") for code in range(0x20, 0x3000)]
     listed = [name for name in found if name]
@@ -72,7 +72,7 @@ def names() -> list[str]:
 
 @cache
 def _encoded() -> tuple[int, Tensor]:
-    """How many symbols there are, and the text as their numbers."""
+    """Return the number of symbols and the text as symbol numbers."""
     text = "\n".join(names())
     symbols = {symbol: number for number, symbol in enumerate(sorted(set(text)))}
     return len(symbols), torch.tensor([symbols[symbol] for symbol in text])
@@ -80,7 +80,7 @@ def _encoded() -> tuple[int, Tensor]:
 
 @cache
 def _windows() -> tuple[int, Tensor, Tensor]:
-    """How many symbols there are, and windows of text to train on and to test with."""
+    """Return the number of symbols, training windows and test windows."""
     symbols, encoded = _encoded()
     split = len(encoded) * 9 // 10
     train = encoded[:split].unfold(0, CONTEXT + 1, 8)
@@ -117,14 +117,14 @@ class Recurrent(nn.Module):
         self.out = nn.Linear(UNITS, symbols)
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length) to (batch, length, symbols)."""
+        """Map (batch, length) to scores (batch, length, symbols)."""
         scores: Tensor = self.out(self.cells(self.symbol(x))[0])
         return scores
 
 
 @cache
 def _split() -> tuple[int, Split]:
-    """How many symbols there are, and windows of text: eight tenths, one tenth and one tenth of it."""
+    """Return the number of symbols and windows of text: 80% for training, 10% each for validation and testing."""
     symbols, encoded = _encoded()
     pieces = encoded.tensor_split((len(encoded) * 8 // 10, len(encoded) * 9 // 10))
     windows = [piece.unfold(0, CONTEXT + 1, step) for piece, step in zip(pieces, (8, CONTEXT, CONTEXT), strict=True)]

@@ -109,7 +109,7 @@ def build_group_norm(seed: int) -> Task:
 
 @cache
 def _pretrained() -> nn.Module:
-    """The network trained on the digits 0 to 4, always in the same way."""
+    """Return the network trained on the digits 0 to 4, with fixed seeds."""
     images, labels = mnist().train
     old = labels < OLD_CLASSES
     images, labels = images[old], labels[old]

@@ -201,9 +201,9 @@ def plan_tuned(study: Study, choose: Callable[[Setting, Tuned], Method | None]) 
     """
     runs: dict[str, Run] = {}
     for setting, tuned in itertools.product(settings_of(study), study.tuned):
-        method = choose(setting, tuned)
-        for seed in study.seeds if method is not None else ():
-            runs |= {run.key: run for run in _runs(study, setting, method, seed)}
+        if (method := choose(setting, tuned)) is not None:
+            for seed in study.seeds:
+                runs |= {run.key: run for run in _runs(study, setting, method, seed)}
     return list(runs.values())
 
 
