@@ -161,9 +161,10 @@ def _trained(source: str, study: Any, pack: str | None) -> bool:
     from dataclasses import replace
 
     from gradline.lab.cli import trained
-    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.cli.terminal import console
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read_training
+    from gradline.lab.tools.formatting import plural, size
 
     notes = console(stderr=True)
     found, known = read_training(source, study, report=lambda text: notes.print(text, style="yellow", markup=False))

@@ -28,7 +28,7 @@ from gradline.searches.arguments import require
 
 __all__ = ["DEFAULT", "MINUTES", "Outcome", "compare"]
 
-DEFAULT = ("angle-average", "adam-0.001", "adamw-cosine", "prodigy", "schedule-free")
+DEFAULT = ("angle", "adam-0.001", "adamw-cosine", "prodigy", "schedule-free")
 """The methods, and groups of them, that are compared where none are named."""
 MINUTES = 5.0
 """Minutes that a comparison takes where no budget is given."""

@@ -160,7 +160,10 @@ def read(study: Study, directory: str | Path) -> Outcome:
 def code(method: Method) -> str:
     """Return the lines that make an optimizer in a training loop, from the description of a method."""
     if _is_angle(method):
-        return "optimizer = gradline.Angle(model.parameters())"
+        assert isinstance(method, SearchMethod)
+        if not method.average:
+            return "optimizer = gradline.Angle(model.parameters(), average=False)"
+        return "optimizer = gradline.Angle(model.parameters())  # evaluate and save in `with optimizer.eval():`"
     call, _, schedule = method.described.partition("), ")
     name, _, options = call.removesuffix(")").partition("(")
     module = f"{method.module}." if isinstance(method, Peer) and not name.startswith("torch.") else ""
