@@ -119,6 +119,14 @@ class Driver:
         return self.state.last
 
     @property
+    def record(self) -> Record[Any, Any]:
+        """The search accepted last; before the first one has ended, a record of a step of 0 that says so."""
+        if self.state.last is not None:
+            return self.state.last
+        nothing = Origin(Slope(math.nan), math.nan)
+        return Record(self.search, nothing, self.memory, Outcome(0.0, None, Stop.NOT_YET, self.memory), [])
+
+    @property
     def iterations(self) -> int:
         """How many searches have ended."""
         return self.state.iterations

@@ -180,7 +180,7 @@ def test_value_searches_do_not_reuse_gradients_unless_told():
             ValueError,
             r"lr must be None or not given .*the search finds the step.*got 0.1",
         ),
-        (lambda p: gradline.GOLSI([{"params": p, "lr": 1.0}]), ValueError, "lr must be None or not given"),
+        (lambda p: gradline.GOLSI([{"params": p, "lr": 1.0}]), ValueError, "lr of parameter group 0 must be None"),
         (lambda p: gradline.GOLSI(p, growth=1.0), ValueError, r"growth must be above 1 .*got 1.0"),
         (lambda p: gradline.GOLSI(p, speed=2), TypeError, "speed"),
         (lambda p: gradline.GOLSI([]), ValueError, "empty parameter list"),
