@@ -64,7 +64,7 @@ class Angle(AngleState):
 
     Each step needs one gradient evaluation, as Adam's does. The step is Adam's learning rate, adapted by the angle
     between the gradient and the displacement of the parameters (see
-    [`gradline.searches.Angle`][gradline.searches.Angle]). The first 8 to 15 evaluations or so search for the first step.
+    [`gradline.searches.Angle`][gradline.searches.Angle]). About the first 8 to 15 evaluations search for the first step.
 
     ```python
     import torch, gradline
@@ -468,6 +468,8 @@ class Angle(AngleState):
             self.param_groups.pop()
             raise
         self._refuse_complex(param_group)
+        if self._shown is not None:
+            self.param_groups[-1]["lr"] = self._shown_in(self.param_groups[-1], self._shown)
         self._buckets = None
         self._context.listen()
 
