@@ -20,9 +20,9 @@ from concurrent.futures import Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
 from typing import Any
 
+from gradline.lab.tools.extras import import_extra
 from gradline.searches.arguments import require
 
 
@@ -176,12 +176,7 @@ def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Ex
 
 @contextmanager
 def _dask(backend: str, workers: int | None) -> Iterator[tuple[Executor, int]]:
-    try:
-        distributed: Any = import_module("distributed")
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            f"backend {backend!r} needs Dask, which is not installed: pip install 'gradline[cluster]'", name=error.name
-        ) from error
+    distributed = import_extra("distributed", f"backend {backend!r}", "cluster")
     if backend == "dask":
         count = workers or default_workers()
         with (

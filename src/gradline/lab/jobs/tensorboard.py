@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from numpy.typing import NDArray
 
 from gradline.lab.jobs.partial import FOLLOWED, Growth
 from gradline.lab.jobs.runs import Run
+from gradline.lab.tools.extras import import_extra
 
 TAGS = {
     "train_loss": "loss/train",
@@ -47,7 +49,8 @@ class TensorBoard:
     def __init__(self, folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self.folder = Path(folder)
         self._clock = clock
-        self._make: Any = _writer_class()
+        import_extra("tensorboard", "writing for TensorBoard", "tensorboard")
+        self._make: Any = import_module("torch.utils.tensorboard").SummaryWriter
         self._lines: dict[tuple[Any, ...], _Line] = {}
 
     def follow(self, grown: dict[str, tuple[Run, Growth]], finished: set[str]) -> None:
@@ -166,14 +169,3 @@ def _parts(run: Run) -> list[str]:
 def folder_of(run: Run) -> Path:
     """The folder of a run's setting, which is its name in TensorBoard."""
     return Path(*_parts(run))  # names are such that a folder can have them
-
-
-def _writer_class() -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "writing for TensorBoard needs tensorboard, which is not installed: pip install 'gradline[tensorboard]'",
-            name=error.name,
-        ) from error
-    return SummaryWriter

@@ -12,11 +12,18 @@ comes in, so that the arrays that leave are known to be right.
 from __future__ import annotations
 
 from gradline.lab.problems.data.dataset import DataSet, Samples
-from gradline.lab.problems.data.errors import DataError, DownloadError
-from gradline.lab.problems.data.files import Download, File, FileState, FileStatus, data_directory
-from gradline.lab.problems.data.http import Patience
+from gradline.lab.problems.data.downloads import fetch, status
+from gradline.lab.problems.data.files import (
+    DataError,
+    Download,
+    DownloadError,
+    File,
+    FileState,
+    FileStatus,
+    data_directory,
+    read_verified,
+)
 from gradline.lab.problems.data.registry import SOURCES, Source, load, register
-from gradline.lab.problems.data.store import fetch, status
 
 __all__ = [
     "SOURCES",
@@ -27,12 +34,12 @@ __all__ = [
     "File",
     "FileState",
     "FileStatus",
-    "Patience",
     "Samples",
     "Source",
     "data_directory",
     "fetch",
     "load",
+    "read_verified",
     "register",
     "status",
 ]

@@ -19,8 +19,7 @@ import numpy.typing as npt
 
 from gradline.lab.problems.data import cifar10, mnist, scikit
 from gradline.lab.problems.data.dataset import DataSet, Samples, targets
-from gradline.lab.problems.data.errors import DataError
-from gradline.lab.problems.data.files import Download, data_directory
+from gradline.lab.problems.data.files import DataError, Download, data_directory
 from gradline.lab.problems.data.scaling import ZScore
 
 
@@ -118,7 +117,7 @@ def load(
     assert abs(iris.train_inputs.mean(axis=0)).max() < 1e-12
     ```
     """
-    from gradline.lab.problems.data import store  # it asks this module for the sources
+    from gradline.lab.problems.data import downloads  # it asks this module for the sources
 
     source = find(name)
     if z_score not in ("train", "all", "none"):
@@ -127,11 +126,13 @@ def load(
     if stored not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64 (Z-scores are fractions), got {stored}")
     folder = data_directory(directory)
-    store.ensure(name, source.downloads, folder, progress=progress, may_download=download)
+    downloads.ensure(name, source.downloads, folder, progress=progress, may_download=download)
     try:
         samples = source.read(folder)
     except DataError as error:
-        raise DataError(f"{name}: {error}. {store.replace_advice(name)}" if source.downloads else str(error)) from error
+        raise DataError(
+            f"{name}: {error}. {downloads.replace_advice(name)}" if source.downloads else str(error)
+        ) from error
     return _data_set(name, samples, z_score, stored)
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from gradline.lab.problems.data._extra import study_extra
 from gradline.lab.problems.data.dataset import Samples
+from gradline.lab.tools.extras import import_extra
 
 BCWD_TRAINING = int(
     "12AEF23977B57BEC1FBFFFBBFF8EA3FB6DC5F9FFB2F3D7D5F57D8D37124F77BF2F5B3BBF"
@@ -19,7 +19,7 @@ BCWD_TRAINING = int(
 
 def read_iris(directory: Path) -> Samples:
     """All 150 samples for training, in scikit-learn's order (50 of each class, one class after the other)."""
-    source = study_extra("sklearn.datasets", "the Iris data").load_iris()
+    source = import_extra("sklearn.datasets", "the Iris data").load_iris()
     return Samples(source.data, source.target, classes=tuple(map(str, source.target_names)))
 
 
@@ -29,7 +29,7 @@ def read_bcwd(directory: Path) -> Samples:
     They matter: all 400 are linearly separable, how well depends on which they are. 152 of the 400 are malignant, and
     60 of the 169. Output 0 is malignant and output 1 benign, as in scikit-learn.
     """
-    source = study_extra("sklearn.datasets", "the BCWD data").load_breast_cancer()
+    source = import_extra("sklearn.datasets", "the BCWD data").load_breast_cancer()
     count = len(source.target)
     train = np.array([BCWD_TRAINING >> (count - 1 - row) & 1 for row in range(count)], dtype=bool)
     test = ~train
