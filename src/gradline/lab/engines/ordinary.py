@@ -14,10 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
-from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import Result, Status
+from gradline.lab.jobs.result import Measurements, Result, Status, Table
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.jobs.tables import Table
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching
@@ -82,9 +80,9 @@ class Ordinary:
         done, self._done = self._done, []
         return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
 
-    def growing(self) -> dict[str, Growth]:
+    def partial_results(self) -> dict[str, Measurements]:
         """What has been measured of the run under way."""
-        return {} if self._training is None else {self._training.run.key: self._training.table.growth()}
+        return {} if self._training is None else {self._training.run.key: self._training.table.measurements()}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, as tensors and plain values.

@@ -29,7 +29,7 @@ from gradline.lab.problems.data.files import (
     state_of,
 )
 from gradline.lab.tools.extras import import_extra
-from gradline.lab.tools.files import whole
+from gradline.lab.tools.files import atomic_write
 
 RETRIES = 2
 """Further attempts at each mirror, after 1 and 2 seconds."""
@@ -123,7 +123,7 @@ def _bring_one(wanted: Download, folder: Path, progress: bool) -> None:
             with tarfile.open(target) as archive:
                 for file in wanted.unpacked:
                     content: Any = archive.extractfile(file.path)
-                    with whole(file.under(folder)) as stream:
+                    with atomic_write(file.under(folder)) as stream:
                         shutil.copyfileobj(content, stream)
         except (tarfile.TarError, EOFError, KeyError) as error:
             raise DataError(f"{target} cannot be unpacked: {error}") from error
