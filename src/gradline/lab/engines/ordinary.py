@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
-from gradline.lab.jobs.result import Measurements, Result, Status, Table
+from gradline.lab.jobs.result import Measurements, Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
+from gradline.lab.jobs.tables import Table
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching

@@ -12,8 +12,8 @@ from typing import Any
 from gradline.codec import pack_driver, unpack_driver
 from gradline.driver import Driver, Phase
 from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
-from gradline.lab.jobs.result import Table
 from gradline.lab.jobs.runs import Run, Sampling
+from gradline.lab.jobs.tables import Table
 from gradline.lab.problems.sampling import Batches, Indices
 from gradline.protocol import (
     Moments,
