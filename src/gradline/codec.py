@@ -8,7 +8,7 @@ defines the types (`observes`, `observes_at_probes`, `start()`), and names are c
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_type_hints
 
 from gradline.driver import Driver, State
 from gradline.protocol import (
@@ -29,6 +29,8 @@ __all__ = ["CodecError", "Plain", "count", "number", "pack_driver", "pack_memory
 Plain: TypeAlias = Any
 """`None`, numbers, strings, and lists and string-keyed dicts of them."""
 
+_COUNTERS = [name for name, kind in get_type_hints(State).items() if kind is int]
+
 
 def pack_driver(driver: Driver) -> dict[str, Plain]:
     """Convert the state of a driver to plain values."""
@@ -40,8 +42,7 @@ def pack_driver(driver: Driver) -> dict[str, Plain]:
         "pending": None if state.pending is None else _pack_begun(state.pending),
         "last": None if state.last is None else _pack_record(state.last),
         "evaluations": driver.evaluations,
-        "iterations": state.iterations,
-        "taken": state.taken,
+        **{name: getattr(state, name) for name in _COUNTERS},
     }
 
 
@@ -61,7 +62,7 @@ def unpack_driver(search: Search[Any, Any], packed: dict[str, Plain]) -> Driver:
         driver = Driver(search, memory=unpack_memory(search, packed["memory"]))
         begun = None if packed["pending"] is None else _unpack_begun(search, packed["pending"])
         last = None if packed["last"] is None else _unpack_record(search, packed)
-        iterations, taken = count(packed["iterations"]), count(packed["taken"])
+        counters = {name: count(packed[name]) for name in _COUNTERS}
         driver.evaluations = count(packed["evaluations"])
         _check_memory(search, driver.memory)
         if begun is not None:
@@ -69,7 +70,7 @@ def unpack_driver(search: Search[Any, Any], packed: dict[str, Plain]) -> Driver:
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"{type(error).__name__}: {error}") from error
     pending = None if begun is None else Pending.replay(search, *begun)
-    driver.state = State(driver.memory, pending, last, iterations, taken)
+    driver.state = State(driver.memory, pending, last, **counters)
     return driver
 
 
