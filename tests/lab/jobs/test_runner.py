@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import zipfile
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
@@ -154,7 +153,7 @@ def test_nothing_that_a_checkpoint_names_is_imported(tmp_path, named, monkeypatc
     assert "trap_of_checkpoint" not in sys.modules
 
 
-@pytest.mark.parametrize("harm", ["torn", "version", "others", "state", "compressed"])
+@pytest.mark.parametrize("harm", ["torn", "version", "others", "state"])
 def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkeypatch):
     study = small(seeds=3)
     runs = plan(study)
@@ -168,12 +167,6 @@ def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkey
     monkeypatch.undo()
     if harm == "torn":
         checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-40])
-    if harm == "compressed":
-        with zipfile.ZipFile(checkpoint.path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        with zipfile.ZipFile(checkpoint.path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
     listener = Listener()
     run(study, tmp_path, observer=listener)
     expected = {
@@ -181,7 +174,6 @@ def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkey
         "version": "gradline 0.0.1",
         "others": "holds other runs",
         "state": "'rows'",
-        "compressed": "runs.json is compressed",
     }[harm]
     assert any(expected in text and "start anew" in text for text in listener.messages), listener.messages
     if harm == "others":

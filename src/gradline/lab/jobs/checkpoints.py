@@ -57,7 +57,7 @@ class Checkpoint:
             with zipfile.ZipFile(self.path) as archive:
                 if "state.pt" not in archive.namelist():
                     return None
-                content = _member(archive, "state.pt")
+                content = archive.read("state.pt")
             state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
         except Exception as error:  # zipfile, pickle and torch raise many types for damaged files
             raise CheckpointError(f"its state cannot be read: {error}") from error
@@ -143,7 +143,7 @@ def read(path: Path) -> Checkpoint:
     """Read a checkpoint without its state. Raises `FileNotFoundError` or `CheckpointError`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(_member(archive, "runs.json"))
+            header = json.loads(archive.read("runs.json"))
         if header["format"] != FORMAT or header["versions"] != versions():
             made = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
             raise CheckpointError(f"it is of another version: {made}, format {header['format']}")
@@ -152,13 +152,6 @@ def read(path: Path) -> Checkpoint:
         raise
     except Exception as error:
         raise CheckpointError(f"it is damaged or no checkpoint: {error}") from error
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """Read a member, which must not be compressed, so that it is not larger than the file."""
-    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
-        raise CheckpointError(f"its {name} is compressed, which none of ours is")
-    return archive.read(name)
 
 
 def versions() -> dict[str, str]:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def secluded(state: Tensor | None = None) -> Iterator[None]:
+def isolated(state: Tensor | None = None) -> Iterator[None]:
     """Context manager that restores the generators of torch and NumPy, and hides output and warnings.
 
     Args:
