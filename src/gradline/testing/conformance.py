@@ -199,7 +199,7 @@ class _Trial:
                     with trial.catching(pending.transcript):
                         pending.tell(see(pending.step))
         for trial, expected, pending, _ in both:
-            broken = "a search must be pure, but with another one under way it asked for other steps"
+            broken = "a search must be pure, but with another one in progress it asked for other steps"
             if pending.outcome is None:
                 trial.fail(broken, pending.transcript)
             trial._same(expected, pending.record, broken)
@@ -223,7 +223,7 @@ class _Trial:
                         break
                     with self.catching(pending.transcript):
                         pending.tell(seen)
-                broken = f"a search must go on as before, but {how} after {cut} probes it asked for other steps"
+                broken = f"a search must continue as before, but {how} after {cut} probes it asked for other steps"
                 if pending.outcome is None:
                     self.fail(broken, pending.transcript)
                 self._same(record, pending.record, broken)

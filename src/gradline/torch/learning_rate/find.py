@@ -86,7 +86,7 @@ def find_lr(
         optimizer = LineSearchOptimizer(parameters, GolsI() if search is None else search, direction=direction)
         if optimizer.per_sample:
             raise ValueError(
-                f"search must look at slopes or values (the loss is one number here, without variances), got {search!r}"
+                f"search must observe slopes or values (the loss is one number here, without variances), got {search!r}"
             )
         recorder = StepRecorder(optimizer)
         closure = _closure(optimizer, loss, batches)
