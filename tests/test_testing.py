@@ -281,7 +281,7 @@ BROKEN = {
     ReadsAttributes: "a search must not raise, but it raised AttributeError.*'nothing'",
     Impure: "a search must be pure, but a second time it asked for other steps: at probe 0 ",
     Remembers: "a search must be pure, but a second time it asked for other steps: at probe 0 ",
-    Shared: r"must be pure, but with another one in progress it asked for other steps: at probe 1 0\.2 in place of 0\.1",
+    Shared: r"pure, but with another one in progress it asked for other steps: at probe 1 0\.2 in place of 0\.1",
     Counts: "a search must not keep state in itself, but its attributes have changed",
     Unpicklable: r"a search must pickle \(so that training can be saved\), but it raised",
     ListMemory: r"memory must be made of plain numbers, strings, None and tuples of them \(it is saved\), got \[0\.1\]",
