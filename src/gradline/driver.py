@@ -122,6 +122,14 @@ class Driver:
         return self.state.last
 
     @property
+    def record(self) -> Record[Any, Any]:
+        """Record of the last accepted search; before the first, a record with step 0 and `Stop.NOT_YET`."""
+        if self.state.last is not None:
+            return self.state.last
+        nothing = Origin(Slope(math.nan), math.nan)
+        return Record(self.search, nothing, self.memory, Outcome(0.0, None, Stop.NOT_YET, self.memory), [])
+
+    @property
     def iterations(self) -> int:
         """Number of searches that have ended."""
         return self.state.iterations

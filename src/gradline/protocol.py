@@ -151,6 +151,7 @@ class Stop(Enum):
     NON_FINITE_ORIGIN = "the observation at the start is not finite: nothing was changed"
     SLOPE_VANISHED = "the slope at the origin vanished, altogether or beside its noise: nothing was changed"
     SURROGATE_LOST = "rounding left nothing of the surrogate: nothing was changed"
+    NOT_YET = "no search has ended yet"
     ZERO_DIRECTION = "the direction has length zero: nothing was changed"
 
     def __str__(self) -> str:
@@ -239,6 +240,11 @@ class Record(Generic[O, M]):
     def evaluations(self) -> int:
         """Number of probes."""
         return len(self.transcript)
+
+    @property
+    def cosine(self) -> float:
+        """Cosine between gradient and displacement at the start, for searches on `Heading`; NaN for others."""
+        return self.origin.at_zero.cosine if isinstance(self.origin.at_zero, Heading) else math.nan
 
 
 class Pending(Generic[O, M]):

@@ -14,6 +14,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Record, Stop
+from gradline.torch.base import GradlineOptimizer
 from gradline.torch.learning_rate.schedule import RecordedSchedule, rate_at
 from gradline.torch.optimizer import LineSearchOptimizer
 
@@ -64,14 +65,17 @@ class StepRecorder:
 
     _handle: RemovableHandle | None = None
 
-    def __init__(self, optimizer: LineSearchOptimizer) -> None:
-        if not isinstance(optimizer, LineSearchOptimizer):
+    def __init__(self, optimizer: GradlineOptimizer) -> None:
+        if not isinstance(optimizer, GradlineOptimizer):
             raise TypeError(
                 f"optimizer must be a gradline optimizer (its searches are recorded; of a trainer's wrapper give the "
                 f"one inside), got {type(optimizer).__name__}"
             )
-        base = optimizer._base
-        self._begin("SGD" if base is None else type(base).__name__, _momentum(base))
+        if isinstance(optimizer, LineSearchOptimizer):
+            base = optimizer._base
+            self._begin("SGD" if base is None else type(base).__name__, _momentum(base))
+        else:
+            self._begin("AdamW", _momentum(optimizer))
         self._handle = optimizer.register_search_hook(self._record)
 
     def _begin(self, kind: str, momentum: float) -> None:
@@ -92,7 +96,7 @@ class StepRecorder:
         self._last_stop = str(record.stop)
         if record.step > 0.0 and record.stop is not Stop.STEP_MIN:
             self.steps.append(record.step)
-            self.lengths.append(record.origin.norm)
+            self.lengths.append(1.0 if math.isnan(record.origin.norm) else record.origin.norm)  # Angle measures none
 
     def stop(self) -> None:
         """Stop recording."""
@@ -134,7 +138,7 @@ class StepRecorder:
             total: number of steps to stretch the schedule to. `None`: the number of recorded steps.
         """
         total, knots = self._total(total), self._knots()
-        if isinstance(optimizer, LineSearchOptimizer):
+        if isinstance(optimizer, GradlineOptimizer):
             raise TypeError("optimizer must be one that needs a learning rate, got a gradline optimizer: it needs none")
         ours, theirs = (self.kind, self.momentum), (type(optimizer).__name__, _momentum(optimizer))
         if ours != theirs:
