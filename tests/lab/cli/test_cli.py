@@ -209,7 +209,8 @@ def test_bars():
     assert "█" not in bar(0.0, 0.0)
 
 
-def test_data_status_and_fetch(tmp_path, capsys):
+def test_data_status_and_fetch(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GRADLINE_DATA", str(tmp_path))  # --data sets it, and it is to be as before afterwards
     output = CliRunner().invoke(app, ["data", "--data", str(tmp_path)], catch_exceptions=False).output
     assert output.count("missing") >= 5
     assert "comes with scikit-learn" in output
