@@ -289,7 +289,7 @@ def test_a_key_covers_what_decides_a_runs_numbers(changed, monkeypatch):
     run = plan(small())[0]
     key = run.key
     if changed == "a constant of the search":
-        other = replace(run, method=replace(METHODS["angle"], name="gols-i", search=Angle(change_max=0.6)))
+        other = replace(run, method=replace(METHODS["angle"], name="gols-i", search=Angle(climb=0.5)))
         run = replace(run, method=replace(METHODS["angle"], name="gols-i"))
         key = run.key
     elif changed == "its revision":
