@@ -103,7 +103,7 @@ def test_the_answers_are_in_step_with_the_runs_of_training(program, training, pa
 
 
 def test_the_answers_follow_the_runs_of_training(program, training, page):
-    packed, known = training
+    packed, _ = training
     ours = {record.name for record in packed.records if record.method == "angle"}
     failed = tuple(
         replace(record, status=Status.FAILED, reason="broken") if record.name in ours else record
