@@ -24,7 +24,7 @@ import numpy as np
 
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
-from gradline.lab.tools.files import Limited, whole
+from gradline.lab.tools.files import Limited, atomic_write
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 3
@@ -114,7 +114,7 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     }
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
-    with whole(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+    with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
         zipped.write(text.encode())
     return path
 
