@@ -145,8 +145,12 @@ NEEDS_TORCH = (
     "gradline.lab.problems.images",
     "gradline.lab.problems.making",
     "gradline.lab.problems.networks",
+    "gradline.lab.problems.paper",
     "gradline.lab.problems.physics",
+    "gradline.lab.problems.supervised",
     "gradline.lab.problems.synthetic",
+    "gradline.lab.problems.tabular",
+    "gradline.lab.problems.vision",
     "gradline.lab.problems.text",
 )
 

@@ -46,7 +46,7 @@ def check(
     from gradline.lab.jobs.estimate import estimate
     from gradline.lab.jobs.executors import default_workers
     from gradline.lab.problems import data
-    from gradline.lab.studies import plan, validate
+    from gradline.lab.studies import plan, plan_tuned, validate
 
     chosen = load_study(study, seeds, budget, batch_size, method, problem)
     chosen = without_absent(chosen, console(stderr=True))
@@ -58,7 +58,8 @@ def check(
                 f"data set {name} is not in {data.data_directory()}, or is damaged: "
                 f"`gradline data fetch {name}` gets it, --data DIR looks for it elsewhere"
             ) from error
-    runs = plan(chosen)
+    # Which candidates will be chosen is not known yet; all of them cost about the same.
+    runs = plan(chosen) + plan_tuned(chosen, lambda setting, tuned: tuned.candidates[0])
     validate(runs)
     out = console()
     out.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
@@ -90,6 +91,9 @@ def _facts(study: Study, runs: list[Run]) -> Any:
     made = _grid()
     made.add_row("problems", ", ".join(f"{item.name} ({count(item.parameters)} weights)" for item in study.problems))
     made.add_row("methods", ", ".join(method.name for method in study.methods))
+    if study.tuned:
+        words = [f"{tuned.name} (the best of {len(tuned.candidates)})" for tuned in study.tuned]
+        made.add_row("tuned", f"{', '.join(words)}, on seed {study.tuning_seed}")
     made.add_row("batch sizes", ", ".join(str(size) for size in sorted({run.batch_size for run in runs})))
     if any(run.direction_batch_size for run in runs):
         sizes = ["same" if size is None else str(size) for size in study.direction_batch_sizes]

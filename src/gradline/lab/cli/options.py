@@ -70,10 +70,11 @@ def without_absent(study: Any, notes: Any) -> Any:
     """The study without the methods whose packages are not installed, which is told. Raises if none is left."""
     from dataclasses import replace
 
-    absent = {method.name: reason for method in study.methods if (reason := method.unavailable()) is not None}
+    methods = [*study.methods, *(method for tuned in study.tuned for method in tuned.candidates)]
+    absent = {method.name: reason for method in methods if (reason := method.unavailable()) is not None}
     for name, reason in absent.items():
         notes.print(f"{name} is left out: {reason}", style="yellow", markup=False)
-    left = tuple(method for method in study.methods if method.name not in absent)
-    if not left:
+    if len(absent) == len(methods):
         raise click.ClickException("; ".join(dict.fromkeys(absent.values())))
-    return replace(study, methods=left)
+    tuned = tuple(one for one in study.tuned if not any(method.name in absent for method in one.candidates))
+    return replace(study, methods=tuple(one for one in study.methods if one.name not in absent), tuned=tuned)

@@ -104,15 +104,7 @@ class Built(Problem):
         """Import the builder, and call it."""
         from gradline.lab.problems.task import Task
 
-        module, _, function = self.builder.partition(":")
-        try:
-            make = getattr(import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"builder must be 'package.module:function' that can be imported (it builds the task), "
-                f"got {self.builder!r}: {error}"
-            ) from error
-        task = make(seed)
+        task = imported("builder", self.builder, "it builds the task")(seed)
         if not isinstance(task, Task):
             raise TypeError(f"builder must return a Task (it is trained), but {self.builder} returned {task!r}")
         return task
@@ -135,6 +127,17 @@ class Built(Problem):
     def described(self) -> str:
         """What is trained, in a line."""
         return self.about or self.builder
+
+
+def imported(argument: str, name: str, reason: str) -> Any:
+    """Import and return "package.module:function"; an error names the argument and why it must be one."""
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{argument} must be 'package.module:function' that can be imported ({reason}), got {name!r}: {error}"
+        ) from error
 
 
 @cache
