@@ -146,7 +146,7 @@ def test_targets_are_below_where_training_starts():
 
 def test_a_method_whose_package_is_missing_says_so():
     absent = replace(METHODS["lbfgs"], package="no-such-thing", module="no_such_thing")
-    assert absent.unavailable() == "no-such-thing is not installed: pip install 'gradline[bench]'"
+    assert absent.unavailable() == "no-such-thing is not installed: pip install '.[bench]' in a clone of gradline"
     assert absent.version() == "unknown"
 
 

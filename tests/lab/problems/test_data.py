@@ -364,4 +364,4 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """)
-    assert said == f"{purpose}, which is not installed: pip install 'gradline[study]'"
+    assert said == f"{purpose}, which is not installed: pip install '.[study]' in a clone of gradline"

@@ -22,7 +22,12 @@ if TYPE_CHECKING:
 )
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.option(
-    "--out", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER", help="Where PDF and PNG go."
+    "--out",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="Folder for PDF and PNG files.",
 )
 @click.option(
     "--figure",
@@ -38,7 +43,7 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     comparison (`gradline run compare`, `gradline run train`) three kinds are drawn; DIR may then be a file of
     `gradline results --pack`.
     """
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.figures import FIGURES, save
     from gradline.lab.figures.traces import MissingRuns
 

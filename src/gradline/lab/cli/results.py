@@ -56,9 +56,9 @@ def results(
 ) -> None:
     """Summarise the results in DIR.
 
-    Losses and errors are the last ones measured. "zero at" is the number of evaluations at the first training error of
-    zero, where at least half of the runs got there; "probes" and "max" are the mean and the most of one search;
-    "stalled" counts runs whose last steps were zero.
+    Losses and errors are those at the end of a run. "zero at" is the number of evaluations at the first training error
+    of zero, if at least half of the runs reached it; "probes" and "max" are the mean and the largest number of probes
+    of a search; "stalled" counts runs whose last steps were zero.
 
     Runs of a comparison (`gradline run compare`) are compared: final losses, evaluations to a target loss, worst seeds,
     costs, and what failed. DIR may then also be a file that --pack wrote, which thins curves and rounds numbers; what
@@ -66,7 +66,8 @@ def results(
     with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
     """
     from gradline.lab import summary
-    from gradline.lab.cli.words import console, plural
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import plural
 
     notes = console(stderr=True)
     chosen = (problem, method, batch_size)
@@ -117,9 +118,10 @@ def _compared(
     from pathlib import Path
 
     from gradline.lab.cli import compared
-    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.cli.terminal import console
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read
+    from gradline.lab.tools.formatting import plural, size
 
     notes = console(stderr=True)
     if not Path(source).exists():
@@ -159,9 +161,10 @@ def _trained(source: str, study: Any, pack: str | None) -> bool:
     from dataclasses import replace
 
     from gradline.lab.cli import trained
-    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.cli.terminal import console
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read_training
+    from gradline.lab.tools.formatting import plural, size
 
     notes = console(stderr=True)
     found, known = read_training(source, study, report=lambda text: notes.print(text, style="yellow", markup=False))
@@ -198,7 +201,8 @@ def _settings(frame: pd.DataFrame, *, each: bool) -> dict[str, str]:
 
 
 def _table(frame: pd.DataFrame, shown: dict[str, str], *, each: bool) -> Any:
-    from gradline.lab.cli.words import number, percent, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number, percent
 
     made = table(
         *shown.values(),

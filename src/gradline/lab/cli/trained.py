@@ -10,16 +10,17 @@ from gradline.lab.findings.training import Case, Training
 
 def show(training: Training) -> None:
     """Print a table for each case, and how each method compares with what one gets by tuning."""
-    from gradline.lab.cli.words import console, plural, table
+    from gradline.lab.cli.terminal import console, print_table, table
+    from gradline.lab.tools.formatting import plural
 
     out = console()
     for case in training.cases:
         held_out = ", held out" if case.setting.held_out else ""
         out.print(f"[bold]{case.name}[/]  [dim]{case.setting.problem.described}{held_out}[/]")
-        out.print(_lines(case))
+        print_table(out, _lines(case), ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
         out.print()
     out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
-    made = table("method", ">× validation", ">95% interval", ">× test", ">lower in", ">higher in all seeds", ">cases")
+    made = table("!method", ">× validation", ">95% interval", ">× test", ">lower in", ">higher in all seeds", ">cases")
     for name in training.methods:
         found = training.versus(name)
         if found is not None:
@@ -32,11 +33,12 @@ def show(training: Training) -> None:
                 str(found.always_worse),
                 str(found.cases),
             )
-    out.print(made)
+    print_table(out, made, ("cases", "higher in all seeds", "95% interval"))
 
 
 def _lines(case: Case) -> Any:
-    from gradline.lab.cli.words import number, percent, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number, percent
 
     head = (
         ">runs",
@@ -49,7 +51,7 @@ def _lines(case: Case) -> Any:
         ">tuning s",
         ">failed",
     )
-    made = table("method", *head, "chosen")
+    made = table("!method", *head, "!chosen")
     for entry in sorted(case.entries.values(), key=lambda entry: entry.loss.median):
         made.add_row(
             entry.method,
@@ -69,6 +71,6 @@ def _lines(case: Case) -> Any:
 
 def span(values: Spread) -> str:
     """Return the lowest and the highest of some seeds as text."""
-    from gradline.lab.cli.words import number
+    from gradline.lab.tools.formatting import number
 
     return f"{number(values.best)} to {number(values.worst)}"

@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from gradline.installing import how_to_install
 from gradline.lab.tools.names import require_name
 
 if TYPE_CHECKING:
@@ -100,7 +101,7 @@ class Peer(Method):
     def unavailable(self) -> str | None:
         """Return why it cannot be run here; `None` if it can."""
         if find_spec(self.module) is None:
-            return f"{self.package} is not installed: pip install 'gradline[bench]'"
+            return f"{self.package} is not installed: {how_to_install('bench')}"
         return None
 
 

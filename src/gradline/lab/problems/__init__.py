@@ -7,9 +7,10 @@ from typing import Any
 from gradline.lab.problems.compared import COMPARED
 from gradline.lab.problems.network import NETWORKS, Activation, Loss, Network
 from gradline.lab.problems.problem import Built, Problem
+from gradline.lab.problems.script import Script
 from gradline.lab.problems.training import TRAINING
 
-__all__ = ["PROBLEMS", "Activation", "Built", "Loss", "Network", "Problem", "problem_from_dict"]
+__all__ = ["PROBLEMS", "Activation", "Built", "Loss", "Network", "Problem", "Script", "problem_from_dict"]
 
 PROBLEMS: dict[str, Problem] = {problem.name: problem for problem in (*NETWORKS, *COMPARED, *TRAINING)}
 """Every problem by name: those of the paper, those that optimizers are compared on, and those trained to the end."""
@@ -19,7 +20,9 @@ def problem_from_dict(values: dict[str, Any]) -> Problem:
     """Return the problem that its `to_dict` described. Nothing is imported for it."""
     if values["kind"] == "network":
         return Network.from_dict(values)
-    if values["kind"] == "built":
+    kinds: dict[str, Any] = {"built": Built, "script": Script}
+    if values["kind"] in kinds:
         given = {name: value for name, value in values.items() if name != "kind"}
-        return Built(**given | {"batch_sizes": tuple(values["batch_sizes"])})
-    raise ValueError(f"kind must be network or built (the kinds of problems there are), got {values['kind']!r}")
+        made: Problem = kinds[values["kind"]](**given | {"batch_sizes": tuple(values["batch_sizes"])})
+        return made
+    raise ValueError(f"kind must be network, built or script (the kinds of problems there are), got {values['kind']!r}")

@@ -116,12 +116,12 @@ class Built(Problem):
     @property
     def samples(self) -> int:
         """Number of training samples; builds the task once to see."""
-        return _sizes(self)[0]
+        return sizes(self)[0]
 
     @property
     def parameters(self) -> int:
         """Number of parameters that are trained; builds the task once to see."""
-        return _sizes(self)[1]
+        return sizes(self)[1]
 
     @property
     def described(self) -> str:
@@ -141,6 +141,7 @@ def imported(argument: str, name: str, reason: str) -> Any:
 
 
 @cache
-def _sizes(problem: Built) -> tuple[int, int]:
+def sizes(problem: Problem) -> tuple[int, int]:
+    """Return the numbers of training samples and of parameters of a problem; builds its task, once."""
     task = problem.build(0)
     return task.samples, sum(parameter.numel() for parameter in task.model.parameters())
