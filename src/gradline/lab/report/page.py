@@ -22,7 +22,7 @@ from gradline.lab.figures.traces import traces
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.query import summary
 from gradline.lab.report import charts, content
-from gradline.lab.report.packing import pack_numbers, pack_text
+from gradline.lab.tools.packing import pack_numbers, pack_text
 from gradline.lab.tools.files import Report, whole
 
 if TYPE_CHECKING:
