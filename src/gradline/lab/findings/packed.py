@@ -3,10 +3,10 @@
 Runs of a comparison are kept as trajectories, all others as digests (see `digests`): a run's whole configuration, its
 summary to nine digits and its curves on a coarser grid, from which tables, claims, figures and reports are made.
 
-Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the first
-point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
-three with all their digits, and no rounding takes another loss to the other side of its target. The same records give
-the same bytes.
+Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the
+first point, the last one within the budget, the last one of all and the first one at the target are always kept, the
+last three with all their digits, and no rounding takes another loss to the other side of its target. The same runs
+give the same bytes.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | list[Trace] | tuple[Trace, ...]"
-"""A study's directory, a file of `gradline results --pack`, what `gradline.lab.results` returned, or what `traces` did."""
+"""A study's directory, a file of `gradline results --pack`, a data frame of `gradline.lab.results`, or traces."""
 
 POINTS = 300
 """Intervals of a curve's grid."""

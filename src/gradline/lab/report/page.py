@@ -22,8 +22,8 @@ from gradline.lab.figures.traces import traces
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.query import summary
 from gradline.lab.report import charts, content
-from gradline.lab.tools.packing import pack_numbers, pack_text
 from gradline.lab.tools.files import Report, whole
+from gradline.lab.tools.packing import pack_numbers, pack_text
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
