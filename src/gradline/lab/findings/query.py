@@ -101,6 +101,11 @@ def summary(
             configuration(result.run) | summary_row(result, stalled_after=stalled_after)
             for result in _chosen(directory, chosen, report)
         ]
+    return summary_frame(rows)
+
+
+def summary_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows of configurations and summaries as one table, as `summary` has it."""
     if not rows:
         return pd.DataFrame(columns=[*_CONFIGURATION, "iterations", "evaluations"])
     frame = _typed(pd.DataFrame(rows))
