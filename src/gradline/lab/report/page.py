@@ -220,9 +220,12 @@ def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[
     return compare.section(source, _addresses, report)
 
 
-def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, str]:
-    """A figure as pictures in the page, for light and for dark colours."""
-    return {name: _address(draw(inks), inks) for name, inks in (("light", LIGHT), ("dark", DARK))}
+def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, Any]:
+    """A figure as pictures in the page, for light and for dark colours, and their size in pixels."""
+    drawn = {"light": draw(LIGHT), "dark": draw(DARK)}
+    width, height = (round(PIXELS * inches) for inches in drawn["light"].get_size_inches())
+    light, dark = _address(drawn["light"], LIGHT), _address(drawn["dark"], DARK)
+    return {"light": light, "dark": dark, "width": width, "height": height}
 
 
 def _address(drawn: Figure, inks: Inks) -> str:
