@@ -25,7 +25,7 @@ from gradline.lab.findings.reading import digests
 from gradline.lab.report import charts, content
 from gradline.lab.report.overview import endings, overview
 from gradline.lab.report.searches import searches
-from gradline.lab.tools.files import Report, whole
+from gradline.lab.tools.files import Report, atomic_write
 from gradline.lab.tools.packing import pack_numbers, pack_text
 from gradline.plot.inks import DARK, LIGHT, Inks
 
@@ -68,7 +68,7 @@ def write(
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
     text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return path
 
