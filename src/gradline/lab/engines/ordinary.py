@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
+from gradline.lab.engines.sampling import (
+    check_variances,
+    direction_batches,
+    ends_in_stall,
+    probe_batches,
+    reuses,
+    stuck,
+)
 from gradline.lab.jobs.partial import Growth
 from gradline.lab.jobs.result import Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
@@ -195,9 +202,10 @@ class _Training:
             record = self._stepper.record
             self.table.add(made, record.evaluations, record.origin, record.outcome)
             searched = bool(record.transcript)
+            self.over = stuck(record) and ends_in_stall(self.run, self._objective.task.samples)
         else:
             self.table.add_step(made)
-        self.over = made >= self.run.budget
+        self.over = self.over or made >= self.run.budget
         if self.table.due(made) or self.over:
             self._measure(self._angle() if self.run.angle and searched else math.nan)
 
