@@ -85,7 +85,7 @@ def test_nothing_is_fetched(reader):
 
 
 def test_every_figure_with_runs_is_there(reader):
-    shown = {name for name, figure in FIGURES.items() if figure.NEEDS}
+    shown = {name for name, figure in FIGURES.items() if figure.needs}
     assert shown <= set(reader.ids)
     assert "is left out" not in reader.text
 
@@ -129,12 +129,12 @@ def test_a_study_of_ones_own_is_shown_and_nothing_of_it_is_markup(tmp_path):
 def test_illustrations_are_pictures_with_words(store, tmp_path, monkeypatch):
     from gradline.lab.report import page
 
-    results = {name: figure for name, figure in FIGURES.items() if figure.NEEDS}
+    results = {name: figure for name, figure in FIGURES.items() if figure.needs}
     monkeypatch.setattr(page, "FIGURES", {"figure_4": FIGURES["figure_4"], **results})
     reader = Reader(report.write(store, tmp_path / "page.html").read_text(encoding="utf-8"))
     ((_, picture),) = [item for item in reader.tags if item[0] == "img"]
     assert picture["src"].startswith("data:image/png;base64,")
-    assert picture["alt"] == FIGURES["figure_4"].CAPTION
+    assert picture["alt"] == FIGURES["figure_4"].caption
 
 
 def test_a_directory_without_results_says_so(tmp_path, capsys):

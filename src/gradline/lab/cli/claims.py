@@ -26,8 +26,8 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 def claims(source: str, markdown: bool) -> None:
     """Say of each claim of the paper whether the runs in DIR reproduce it, with the figures.
 
-    DIR is a folder of results, or a file that `gradline results --csv` wrote. A claim has parts; one that no run can
-    decide is "not run".
+    DIR is a folder of results, or a file that `gradline results` wrote with --csv or --pack. A claim has parts; one
+    that no run can decide is "not run".
     """
     from gradline.lab.findings.claims import claims as held
 
@@ -50,7 +50,7 @@ def _summary(source: Path) -> pd.DataFrame:
 
     from gradline.lab import summary
 
-    if not source.is_file():
+    if source.suffix != ".csv":
         return summary(source)
     frame = pd.read_csv(source)
     missing = {"problem", "method", "start_train_loss"} - set(frame)

@@ -13,7 +13,7 @@ import click
     "  gradline report results/bcwd --out bcwd.html --compare results/compare.json.gz\n\n"
     "In Python: gradline.lab.report.write(DIR, FILE).",
 )
-@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
+@click.argument("directory", metavar="DIR", type=click.Path())
 @click.option("--out", "file", required=True, type=click.Path(), metavar="FILE", help="The page.")
 @click.option("--title", metavar="TEXT", help="Of the page (default: from DIR's name).")
 @click.option(
@@ -27,6 +27,8 @@ import click
 )
 def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
+
+    DIR is a folder of results, or a file that `gradline results --pack` wrote.
 
     The page needs no network and no other file, so it can be mailed or put on a server as it is. It is written when it
     is complete: whatever goes wrong, a page that was there before is still there.

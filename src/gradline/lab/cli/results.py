@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     "  gradline results results/bcwd\n"
     "  gradline results results/bcwd --problem bcwd-netpi --runs\n"
     "  gradline results results/bcwd --csv bcwd.csv\n"
+    "  gradline results results/bcwd --pack bcwd.json.gz\n"
     "  gradline results results/compare --memory --pack compare.json.gz\n"
     "  gradline results compare.json.gz --problem regression\n\n"
     "In Python: gradline.lab.results(DIR) gives every iteration, gradline.lab.summary(DIR) every run.",
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     "--pack",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Of a comparison: write its runs into one small file.",
+    help="Write the runs into one small file, with thinned curves.",
 )
 def results(
     source: str,
@@ -57,7 +58,7 @@ def results(
     "stalled" counts runs whose last steps were zero.
 
     Runs of a comparison (`gradline run compare`) are compared: final losses, evaluations to a target loss, worst seeds,
-    costs, and what failed. DIR may then also be a file that --pack wrote, which thins curves and rounds numbers; what
+    costs, and what failed. DIR may also be a file that --pack wrote, which thins curves and rounds numbers; what
     is told stays the same. Of a grid of learning rates its best and its median one are shown, chosen for each setting
     with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
     """
@@ -72,6 +73,9 @@ def results(
     ):
         return
     directory = source
+    if pack:
+        _pack(source, pack)
+        return
     frame = summary(
         directory,
         problem=problem or None,
@@ -129,7 +133,7 @@ def _compared(
         names = {method.name for method in wanted.methods}
         known = replace(known, records=tuple(record for record in known.records if record.method in names))
     if not known.records:
-        if Path(source).is_dir() and not (memory or pack):
+        if not memory and (Path(source).is_dir() or found.digests):
             return False
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
     found = replace(found, records=known.records)
@@ -146,6 +150,18 @@ def _compared(
         compared.write_csv(csv_file, known.rows)
     compared.show(found, known)
     return True
+
+
+def _pack(directory: str, file: str) -> None:
+    """Write the runs of a directory into one small file."""
+    from pathlib import Path
+
+    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.findings.reading import pack_directory
+
+    notes = console(stderr=True)
+    packed = pack_directory(directory, file, report=lambda text: notes.print(text, style="yellow", markup=False))
+    notes.print(f"{file}: {plural(len(packed.digests), 'run')}, {size(Path(file).stat().st_size)}")
 
 
 def _load(study: str, problems: tuple[str, ...], methods: tuple[str, ...], sizes: tuple[int, ...]) -> Any:
