@@ -40,7 +40,7 @@ def direction_batches(run: Run, samples: int) -> Batches | None:
 
 
 def ends_in_stall(run: Run, samples: int) -> bool:
-    """Return whether a run ends when it is `stuck`: nothing about its evaluations is random and no direction has memory.
+    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory.
 
     Args:
         run: the run.
