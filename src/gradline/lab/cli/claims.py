@@ -16,7 +16,7 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 
 
 @click.command(
-    short_help="Hold the paper's claims against results.",
+    short_help="Test the paper's claims on results.",
     epilog="\b\nExamples:\n"
     "  gradline claims results/bcwd\n"
     "  gradline results results/bcwd --csv bcwd.csv && gradline claims bcwd.csv --markdown",
@@ -24,10 +24,10 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 @click.argument("source", metavar="DIR", type=click.Path())
 @click.option("--markdown", is_flag=True, help="Print it as a Markdown table.")
 def claims(source: str, markdown: bool) -> None:
-    """Say of each claim of the paper whether the runs in DIR reproduce it, with the figures.
+    """Report for each claim of the paper whether the runs in DIR reproduce it, with the numbers.
 
-    DIR is a folder of results, or a file that `gradline results --csv` wrote. A claim has parts; one that no run can
-    decide is "not run".
+    DIR is a directory of results, or a file that `gradline results --csv` wrote. A part of a claim for which DIR has no
+    runs is "not run".
     """
     from gradline.lab.findings.claims import claims as held
 
@@ -35,7 +35,7 @@ def claims(source: str, markdown: bool) -> None:
     if markdown:
         click.echo(_markdown(verdicts))
         return
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
 
     out = console()
     for verdict in verdicts:
@@ -51,7 +51,10 @@ def _summary(source: Path) -> pd.DataFrame:
     from gradline.lab import summary
 
     if not source.is_file():
-        return summary(source)
+        found = summary(source)
+        if found.empty:
+            raise click.ClickException(f"{source} has no results; `gradline run bcwd --out {source}` makes some")
+        return found
     frame = pd.read_csv(source)
     missing = {"problem", "method", "start_train_loss"} - set(frame)
     if missing:

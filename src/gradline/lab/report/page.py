@@ -23,7 +23,7 @@ from gradline.lab.findings.claims import claims
 from gradline.lab.findings.query import summary
 from gradline.lab.report import charts, content
 from gradline.lab.report.packing import pack_numbers, pack_text
-from gradline.lab.tools.files import Report, whole
+from gradline.lab.tools.files import Report, atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -64,7 +64,7 @@ def write(
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
     text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return path
 
