@@ -16,7 +16,7 @@ CHANGE_MAX = math.log(2.0)
 """Largest change of the logarithm of the step: a factor of two."""
 FIRST_GROWTH = 2.0
 """Factor between two probes of the first search."""
-FIRST_SUM = 2.0
+FIRST_SUM = 3.0
 """Sum of slopes, each at most 1 in units of the slope at the origin, at which the first search ends."""
 FIRST_SIGNIFICANCE = 2.0
 """Ratio of the sum of slopes to the root of the sum of their squares at which the first search ends."""
@@ -57,7 +57,7 @@ class Angle:
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
-      It ends when the sum reaches 2, or twice the root of the sum of squares. An eighth of the geometric mean of this
+      It ends when the sum reaches 3, or twice the root of the sum of squares. An eighth of the geometric mean of this
       step and of the last one at which the sum was 0 is taken.
     * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
       taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
