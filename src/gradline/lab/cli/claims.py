@@ -26,8 +26,8 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 def claims(source: str, markdown: bool) -> None:
     """Report for each claim of the paper whether the runs in DIR reproduce it, with the numbers.
 
-    DIR is a directory of results, or a file that `gradline results --csv` wrote. A part of a claim for which DIR has no
-    runs is "not run".
+    DIR is a directory of results, or a file that `gradline results` wrote with --csv or --pack. A part of a claim for
+    which DIR has no runs is "not run".
     """
     from gradline.lab.findings.claims import claims as held
 
@@ -50,7 +50,7 @@ def _summary(source: Path) -> pd.DataFrame:
 
     from gradline.lab import summary
 
-    if not source.is_file():
+    if source.suffix != ".csv":
         found = summary(source)
         if found.empty:
             raise click.ClickException(f"{source} has no results; `gradline run bcwd --out {source}` makes some")

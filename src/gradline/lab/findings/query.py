@@ -50,18 +50,15 @@ def results(
     found = list(_chosen(directory, chosen, report))
     if not found:
         return pd.DataFrame(columns=[*_CONFIGURATION, *COLUMNS])
-    runs = _typed(pd.DataFrame([_configuration(result.run) for result in found]))
+    runs = _typed(pd.DataFrame([configuration(result.run) for result in found]))
     rows = runs.loc[np.repeat(np.arange(len(found)), [len(result) for result in found])].reset_index(drop=True)
     columns = {name: np.concatenate([result.columns[name] for result in found]) for name in COLUMNS}
     return pd.concat([rows, _typed(pd.DataFrame(columns))], axis=1)
 
 
-def loaded(
-    directory: str | os.PathLike[str], *, report: Report | None = None
-) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
-    """Each run's configuration and its columns, one run in memory at a time."""
-    for result in _chosen(directory, {}, report):
-        yield _configuration(result.run), result.columns
+def stored(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Result]:
+    """Each result of a directory, one in memory at a time."""
+    return _chosen(directory, {}, report)
 
 
 def summary(
@@ -76,6 +73,8 @@ def summary(
     report: Report | None = None,
 ) -> pd.DataFrame:
     """What became of each run: one row a run, the run's configuration as the first columns.
+
+    `directory` may also be a file that `gradline results --pack` wrote; `stalled_after` is then that of the writing.
 
     | column | |
     |---|---|
@@ -92,10 +91,21 @@ def summary(
     | stop.SIGN_CHANGE, ... | searches that ended so |
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
-    rows = [
-        _configuration(result.run) | summary_row(result, stalled_after=stalled_after)
-        for result in _chosen(directory, chosen, report)
-    ]
+    if Path(directory).is_file():
+        from gradline.lab.findings.packed import unpack
+
+        rows = [configuration(one.header.run) | one.summary for one in unpack(directory).digests]
+        rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
+    else:
+        rows = [
+            configuration(result.run) | summary_row(result, stalled_after=stalled_after)
+            for result in _chosen(directory, chosen, report)
+        ]
+    return summary_frame(rows)
+
+
+def summary_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows of configurations and summaries as one table, as `summary` has it."""
     if not rows:
         return pd.DataFrame(columns=[*_CONFIGURATION, "iterations", "evaluations"])
     frame = _typed(pd.DataFrame(rows))
@@ -151,12 +161,16 @@ def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
 def _chosen(
     directory: str | os.PathLike[str], chosen: dict[str, Choice[Any]], report: Report | None
 ) -> Iterator[Result]:
+    if Path(directory).is_file():
+        raise NotADirectoryError(
+            f"directory must be one that a study was run into (a packed file has no iterations), got {directory}"
+        )
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"directory must be one that a study was run into, but {directory} does not exist")
     store = Store(directory, report=report)
     for path, header in store.headers():
-        configuration = _configuration(header.run)
-        if all(_matches(configuration[name], choice) for name, choice in chosen.items()):
+        setting = configuration(header.run)
+        if all(_matches(setting[name], choice) for name, choice in chosen.items()):
             try:
                 yield store.load(path.stem)
             except KeyError as error:
@@ -190,7 +204,8 @@ SETTINGS = tuple(_CONFIGURATION)
 """The first columns of every table: what tells runs apart."""
 
 
-def _configuration(run: Run) -> dict[str, Any]:
+def configuration(run: Run) -> dict[str, Any]:
+    """Return the first columns of every table for a run."""
     return {name: value(run) for name, value in _CONFIGURATION.items()}
 
 
