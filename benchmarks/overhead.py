@@ -1,4 +1,4 @@
-"""What a GOLS-I step costs beyond its gradient evaluations, beside SGD, Adam and L-BFGS.
+"""What a step of gradline's optimizers costs beyond its gradient evaluations, beside torch's and others.
 
 The number: the time of an optimizer's steps, divided by their closure calls times the time of one
 `torch.optim.SGD` step on the same closure. 1.00 means that a search costs exactly as many SGD steps as it makes
@@ -22,7 +22,7 @@ How it is measured:
   are summed over time; the peak is read at the probes (in the closure, when the gradients have been cleared and the
   forward pass has not begun) and in the steps (outside the closure), without parameters and gradients.
 
-Run `python benchmarks/overhead.py --help`; needs gradline[study].
+Run `python benchmarks/overhead.py --help`; needs gradline[bench].
 """
 
 from __future__ import annotations
@@ -40,6 +40,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import prodigyopt
+import schedulefree
 import torch
 from harness import header, keep_memory, machine, quartiles, report_progress, write
 from problems import PROBLEMS, SEED, Problem, load
@@ -51,7 +53,6 @@ import gradline
 
 REFERENCE = "SGD"
 RATIO = "ratio: time per evaluation, relative to a step of torch.optim.SGD on the same closure"
-JUDGED = "GOLSI"
 
 
 @dataclass(frozen=True)
@@ -64,13 +65,25 @@ class Method:
     warm_up: int = 50
 
 
+def _schedule_free(parameters: Iterator[nn.Parameter]) -> Optimizer:
+    optimizer = schedulefree.AdamWScheduleFree(parameters, lr=1e-3)
+    optimizer.train()
+    return optimizer
+
+
 METHODS = (
     Method(REFERENCE, partial(torch.optim.SGD, lr=0.05)),
     Method("SGD, a second copy", partial(torch.optim.SGD, lr=0.05)),  # the control: what differs from 1 is noise
-    Method(JUDGED, gradline.GOLSI),
+    Method("Angle", gradline.Angle),
+    Method("Angle without closure", gradline.Angle, closure=False),
+    Method("Angle, average=False", partial(gradline.Angle, average=False)),
+    Method("GOLSI", gradline.GOLSI),
     Method("GOLSI without closure", gradline.GOLSI, closure=False),
     Method("GOLSI, direction=Adam", partial(gradline.GOLSI, direction=torch.optim.Adam)),
     Method("Adam", partial(torch.optim.Adam, lr=1e-3)),
+    Method("Adam, fused", partial(torch.optim.Adam, lr=1e-3, fused=True)),
+    Method("Schedule-Free AdamW", _schedule_free),
+    Method("Prodigy", prodigyopt.Prodigy),
     Method("LBFGS, strong Wolfe", partial(torch.optim.LBFGS, line_search_fn="strong_wolfe"), warm_up=120),
 )
 
@@ -242,7 +255,7 @@ class Result:
     def _summary(self, name: str) -> dict[str, Any]:
         blocks, copies = self.blocks(name), self.copies[name]
         ratio = quartiles(self.ratios(name))
-        target = self.problem.target if name == JUDGED else None
+        target = self.problem.targets_of.get(name)
         steps = sum(block.steps for block in blocks)
         return {
             "ratio": ratio,

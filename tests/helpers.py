@@ -79,3 +79,8 @@ def linear(inputs):
 def equal(left, right):
     """Bit for bit."""
     return len(left) == len(right) and all(itertools.starmap(torch.equal, zip(left, right, strict=True)))
+
+
+def plain_angle(params, direction=torch.optim.Adam, **options):
+    """The search `Angle` along any direction: what `gradline.Angle` does, by the machinery of all searches."""
+    return gradline.LineSearchOptimizer(params, gradline.searches.Angle(**options), direction=direction)

@@ -75,9 +75,9 @@ def test_lr_none_is_no_learning_rate(build):
     parameters = list(Problem().model.parameters())
     assert build(parameters, lr=None).param_groups[0]["lr"] == 0.0
     assert build([{"params": parameters, "lr": None}]).param_groups[0]["lr"] == 0.0
-    with pytest.raises(ValueError, match=r"lr must be None or not given .*got 0.01"):
+    with pytest.raises(ValueError, match=r"lr( of parameter group 0)? must be None or not given .*got 0.01"):
         build(parameters, lr=0.01)
-    with pytest.raises(ValueError, match=r"lr must be None or not given .*got 0.01"):
+    with pytest.raises(ValueError, match=r"lr( of parameter group 0)? must be None or not given .*got 0.01"):
         build([{"params": parameters, "lr": 0.01}])
 
 

@@ -90,7 +90,7 @@ def test_evaluations_are_closure_calls_and_probes_plus_the_first_gradient():
 
 def test_what_it_shows_of_a_step():
     problem = problem_with(GolsI())
-    assert problem.optimizer.last is None
+    assert problem.optimizer.last.stop is Stop.NOT_YET
     assert problem.optimizer.param_groups[0]["lr"] == 0.0
     loss = problem.optimizer.step(problem.full)
     last = problem.optimizer.last
@@ -180,7 +180,7 @@ def test_value_searches_do_not_reuse_gradients_unless_told():
             ValueError,
             r"lr must be None or not given .*the search finds the step.*got 0.1",
         ),
-        (lambda p: gradline.GOLSI([{"params": p, "lr": 1.0}]), ValueError, "lr must be None or not given"),
+        (lambda p: gradline.GOLSI([{"params": p, "lr": 1.0}]), ValueError, "lr of parameter group 0 must be None"),
         (lambda p: gradline.GOLSI(p, growth=1.0), ValueError, r"growth must be above 1 .*got 1.0"),
         (lambda p: gradline.GOLSI(p, speed=2), TypeError, "speed"),
         (lambda p: gradline.GOLSI([]), ValueError, "empty parameter list"),

@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from helpers import plain_angle
 from torch import nn
 
 import gradline
@@ -111,13 +112,14 @@ def spoiled_first(make, dtype=torch.float32, *, closure):
     "make",
     [
         gradline.Angle,
-        partial(gradline.Angle, direction=None),
+        plain_angle,
+        partial(plain_angle, direction=None),
         gradline.GOLSI,
         partial(gradline.GOLSI, direction=torch.optim.Adam),
         partial(gradline.GOLSI, direction=partial(torch.optim.Adam, amsgrad=True)),
         partial(gradline.GOLSI, direction=torch.optim.RMSprop),
     ],
-    ids=str,
+    ids=["Angle", "plain Angle", "plain Angle, steepest", "GOLSI", "GOLSI Adam", "GOLSI amsgrad", "GOLSI RMSprop"],
 )
 def test_training_recovers_from_a_first_batch_that_overflows(make, closure):
     """Every probe along its direction is refused; and Adam's second moments would be infinite for ever."""

@@ -188,7 +188,7 @@ def test_unsuitable_states_are_refused_and_nothing_is_lost():
         (problem.optimizer, sgd.state_dict(), "no line search in it"),
         (problem_with(GolsMax()).optimizer, state, "of the search GolsMax .* got GolsI"),
         (problem_with(GolsI(growth=3.0)).optimizer, state, "recorded with other settings"),
-        (problem.optimizer, other_version, "must be of version 3 .* got 99: it was saved by a newer one"),
+        (problem.optimizer, other_version, "must be of version 4 .* got 99: it was saved by a newer one"),
         (problem.optimizer, fewer, "doesn't match the size"),
     ]:
         with pytest.raises(ValueError, match=sentence):

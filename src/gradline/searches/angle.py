@@ -1,4 +1,4 @@
-"""Angle: one probe a step, whose size follows the angle between the gradient and the way come so far."""
+"""Angle: one evaluation per step; the angle between gradient and displacement sets the size of the next step."""
 
 from __future__ import annotations
 
@@ -10,161 +10,183 @@ from typing import ClassVar, NamedTuple
 from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
 from gradline.searches.arguments import require, require_first, require_range
 
+EARLY = 10.0
+"""Added to the number of steps where a rate falls like 1/n, so that the first few cosines count for little."""
+CHANGE_MAX = math.log(2.0)
+"""Largest change of the logarithm of the step: a factor of two."""
+FIRST_GROWTH = 2.0
+"""Factor between two probes of the first search."""
+FIRST_SUM = 3.0
+"""Sum of slopes, each at most 1 in units of the slope at the origin, at which the first search ends."""
+FIRST_SIGNIFICANCE = 2.0
+"""Ratio of the sum of slopes to the root of the sum of their squares at which the first search ends."""
+FIRST_PART = 1 / 8
+"""Part that is taken of the step found by the first search."""
+FIRST_RETREAT = 1 / 16
+"""Factor of the first probe of the first search, if it is too long."""
+FIRST_RETREATS = 8
+"""How often the first probe is multiplied by `FIRST_RETREAT` before the first search takes no step."""
+
 
 class AngleMemory(NamedTuple):
-    """What a search hands on to the next: its step, how many were taken, and how the steps grew at first."""
+    """The step, the number of steps taken, and running sums over cosines and steps."""
 
     step: float
     taken: int
     mean: float
-    """The running mean of the cosines, while rising."""
-    rising: bool
-    """Whether the steps still grow to their size."""
+    """Weighted mean of the cosines; the k-th has a weight proportional to k."""
+    square: float
+    """Sum of the squared cosines, each multiplied by the square of its weight in the mean."""
     length: float
-    """The lengths of all steps, added up as the way adds up the steps: n/(n + 1) of it and the next."""
+    """Sum of all steps taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Angle:
-    """Take a step, look at the angle between the next gradient and the way so far, and adapt the step.
+    """Adapt the step to the cosine of the angle between the gradient and the displacement of the parameters.
 
-    The way leads from the mean of all earlier points to the present one. Where the gradient still points back along it
-    (the cosine c is negative), going on the same way leads downhill: the steps are too short for how far there is to
-    go. Where c is positive, the way has led past its lowest point: the steps are too long for their noise.
+    The displacement is the present point minus the mean of all earlier points. If the cosine c is negative, the loss
+    still decreases along the displacement: the steps are too short for the distance to go. If c is positive, the
+    displacement has passed the minimum along its line: the steps are too long for their noise. After n steps
 
-        α ← α · exp(-gain · c / (n + 10)),    after n steps.
+        α ← α · exp((-gain · c + [c < 0] · climb · tanh(max(-t, 0)/2)) / (n + 10)),
 
-    * The first search doubles its step along the first direction while the slopes there, each on the next mini-batch,
-      are negative, and takes a quarter of the last one of these.
-    * Then the step grows by up to a factor of two at a time, until the running mean of c is not negative any more.
-    * A positive c counts by how much of the way is of steps like the last one: by n·α‖d‖ over the length of the way's
-      steps, if that is below 1. What older, longer steps have overshot is not held against short ones, which would be
-      shrunk to nothing before they can come back.
-    * A point that is not finite is looked at again, on the next mini-batch. If it still is not, it is refused, and the
-      step halved.
+    where t is the weighted mean of all cosines divided by its standard error. The first term follows the size of the
+    cosine, the second one its significance: in many dimensions noise makes every cosine small, and only their mean
+    over many steps shows that the steps are too short.
 
-    Every other probe is accepted: one evaluation a step. Derivation, limits and measurements are told in
-    "One search for every batch size" of the documentation.
+    * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
+      slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
+      It ends when the sum reaches 3, or twice the root of the sum of squares. An eighth of the geometric mean of this
+      step and of the last one at which the sum was 0 is taken.
+    * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
+      taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
+      displacement: α falls hardly faster than 1/n.
+    * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
+      and the step is halved.
+
+    Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
+    alone: [`next_step`][gradline.searches.Angle.next_step] needs no direction. Derivation, limits and measurements:
+    "One search for every batch size" in the documentation.
 
     Args:
-        gain: how quickly the step follows the angle; a step can change by n to the power of ± `gain`.
-        step_first: the first step that is probed, ever. It suits directions of about unit size in each coordinate, as
-            Adam's are; from others the first search takes some probes more.
+        gain: how strongly the step follows the cosine; α changes like n to a power between -`gain` and `gain`.
+        climb: how strongly significantly negative cosines increase the step, however small they are: up to n to the
+            power of `climb`.
+        step_first: the first step probed. It suits directions of about unit size in each coordinate, such as Adam's;
+            for others the first search needs more probes.
         step_min: the smallest step.
         step_max: the largest step.
-        early: steps after which the first few count for little: feedback weighs 1/(n + `early`), not 1/n.
-        change_max: the largest change of a step's logarithm at a time; 0.7 is about a factor of two.
-        first_part: the part that is taken of the step that the first search finds. No later direction moves all
-            parameters as evenly as the first, so the longest step along it would be too long for those that follow,
-            and they start from what it spoilt.
-        max_shrinks: so often the first search divides its guess by 4; what is still too long then is for the feedback.
     """
 
     gain: float = 12.0
+    climb: float = 1.0
     step_first: float = 1e-3
     step_min: float = 1e-12
     step_max: float = 1e7
-    early: float = 10.0
-    change_max: float = 0.7
-    first_part: float = 0.25
-    max_shrinks: int = 15
 
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
 
     def __post_init__(self) -> None:
         require(0.0 < self.gain < math.inf, "gain", "positive and finite", "it scales the feedback", self.gain)
-        require(0.0 < self.early < math.inf, "early", "positive and finite", "it counts steps", self.early)
-        good = 0.0 < self.change_max < math.inf
-        require(good, "change_max", "positive and finite", "it bounds the change of a step", self.change_max)
-        require(0.0 < self.first_part <= 1.0, "first_part", "in (0, 1]", "it is a part of a step", self.first_part)
-        good = type(self.max_shrinks) is int and self.max_shrinks >= 0
-        require(good, "max_shrinks", "a whole number of 0 or more", "it counts probes", self.max_shrinks)
+        require(0.0 <= self.climb < math.inf, "climb", "0 or more and finite", "it is a rate of growth", self.climb)
         require_range(self.step_min, self.step_max)
         require_first(self.step_first, self.step_min, self.step_max)
 
     def start(self) -> AngleMemory:
-        """The first guess, and no step taken."""
-        return AngleMemory(self.step_first, 0, -1.0, True, 0.0)
+        """Return the memory before the first step."""
+        return AngleMemory(self.step_first, 0, 0.0, 0.0, 0.0)
+
+    def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        """Return the memory with the next step, for the cosine at the present point; the step is not yet counted."""
+        n, short = memory.taken, 2.0 * memory.taken * memory.step
+        share = short / memory.length if short < memory.length else 1.0
+        cosine = cosine * share if cosine > 0.0 else cosine
+        weight = 2.0 / (n + 1)  # of the last of n cosines in their mean
+        mean = memory.mean + weight * (cosine - memory.mean)
+        square = (1.0 - weight) ** 2 * memory.square + (weight * cosine) ** 2
+        error = math.sqrt(square)
+        power = -self.gain * cosine
+        if cosine < 0.0 and mean < 0.0 < error:
+            power += share * self.climb * math.tanh(-mean / error / 2.0)
+        change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (n + EARLY)))
+        step = max(self.step_min, min(self.step_max, memory.step * math.exp(change)))
+        return memory._replace(step=step, mean=mean, square=square)
+
+    def count_step(self, memory: AngleMemory) -> AngleMemory:
+        """Return the memory after its step was taken."""
+        return memory._replace(taken=memory.taken + 1, length=memory.length + memory.step)
+
+    def halve_step(self, memory: AngleMemory) -> AngleMemory:
+        """Return the memory with half the step, after a point that was not finite."""
+        return memory._replace(step=memory.step / 2.0)
 
     def search(self, origin: Origin[Heading], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
-        """One search; nearly always one probe."""
+        """Return a search: after the first one, a single probe unless a point is not finite."""
         _check(memory)
         if memory.taken == 0:
-            outcome = yield from self._first(memory)
-        else:
-            outcome = yield from self._take(self._adapted(memory, _counted(memory, origin)), 0, Stop.ANGLE)
-        # Where not even the smallest step was finite the data are at fault, and nothing was learned about the step.
-        if outcome.probe is None:
-            return Outcome(0.0, None, outcome.stop, memory)
-        length = memory.taken / (memory.taken + 1) * memory.length + outcome.step * origin.norm
-        return Outcome(outcome.step, outcome.probe, outcome.stop, outcome.memory._replace(length=length))
+            return self._first(origin.at_zero.slope, memory)
+        return self._take(self.next_step(memory, origin.at_zero.cosine), memory, 0, Stop.ANGLE)
 
-    def _first(self, memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
-        """Double while the slopes are negative; divide by 4, a few times, where the first one is not."""
-        step, probes = memory.step, 1
+    def _first(self, slope: float, memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
+        """Increase the step until the slopes are positive beyond their noise; take a part of it.
+
+        The slope at the origin is measured on the mini-batch that the direction was computed from, so that it is the
+        sum of signal and noise: a scale for all later slopes.
+        """
+        step, steep, probes = memory.step, abs(slope) or 1.0, 1
         seen = yield step
-        if seen.finite and seen.slope < 0.0:
-            while seen.finite and seen.slope < 0.0 and 2.0 * step <= self.step_max:
-                step *= 2.0
-                seen = yield step
-                probes += 1
-            if seen.finite and seen.slope < 0.0:
-                return _taken(memory, step, probes - 1, Stop.STEP_MAX)
-            step = max(self.step_first, self.first_part * step / 2.0)
-            return (yield from self._take(memory._replace(step=step), probes, Stop.SIGN_CHANGE))
-        for _ in range(self.max_shrinks):
-            if seen.finite and seen.slope < 0.0:
+        for _ in range(FIRST_RETREATS):
+            if seen.finite and seen.slope < steep:
                 break
-            step = max(step / 4.0, self.step_min)
+            step = max(FIRST_RETREAT * step, self.step_min)
             seen = yield step
             probes += 1
-        if seen.finite:
-            return _taken(memory, step, probes - 1, Stop.SIGN_CHANGE if seen.slope < 0.0 else Stop.BUDGET)
-        return (yield from self._take(memory._replace(step=step / 2.0), probes, Stop.BUDGET))
-
-    def _take(self, memory: AngleMemory, probes: int, stop: Stop) -> Generator[float, Slope, Outcome[AngleMemory]]:
-        """Take the step, or the first of its halves where everything is finite.
-
-        It is looked at twice: a mini-batch may be at fault, and the feedback would take long to double a step again.
-        """
-        step, looks = memory.step, 2
-        while step >= self.step_min:
+        if not (seen.finite and seen.slope < steep):
+            return Outcome(0.0, None, Stop.UPHILL if seen.finite else Stop.NON_FINITE, memory)
+        total, squares, before = 0.0, 0.0, step / FIRST_GROWTH
+        while seen.finite:
+            relative = max(-1.0, min(1.0, seen.slope / steep))
+            total, squares = total + relative, squares + relative**2
+            if total <= 0.0:
+                total, squares, before = 0.0, 0.0, step
+            elif total >= min(FIRST_SUM, FIRST_SIGNIFICANCE * math.sqrt(squares)):
+                break
+            if FIRST_GROWTH * step > self.step_max:
+                if before == step:
+                    return self._taken(memory._replace(step=step), probes - 1, Stop.STEP_MAX)
+                break
+            step *= FIRST_GROWTH
             seen = yield step
+            probes += 1
+        step = max(FIRST_PART * math.sqrt(before * step), self.step_min)
+        return (yield from self._take(memory._replace(step=step), memory, probes, Stop.SIGN_CHANGE))
+
+    def _take(
+        self, planned: AngleMemory, memory: AngleMemory, probes: int, stop: Stop
+    ) -> Generator[float, Slope, Outcome[AngleMemory]]:
+        """Take the planned step, or the first of its halves at which everything is finite.
+
+        The step itself is evaluated twice: a mini-batch may be at fault, and the feedback would need long to double a
+        step again. If no half is finite, the data are at fault, and the memory stays as it was before.
+        """
+        again = True
+        while planned.step >= self.step_min:
+            seen = yield planned.step
             if seen.finite:
-                return _taken(memory, step, probes, stop)
-            looks -= 1
-            if looks <= 0:
-                step /= 2.0
+                return self._taken(planned, probes, stop)
+            planned = planned if again else self.halve_step(planned)
+            again = False
             probes += 1
         return Outcome(0.0, None, Stop.NON_FINITE, memory)
 
-    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
-        """The memory with the step that the angle asks for."""
-        weight = 1.0 / (memory.taken + self.early)
-        if memory.rising:
-            mean = memory.mean + self.early * weight * (cosine - memory.mean)
-            change = -self.change_max * mean
-            memory = memory._replace(mean=mean, rising=mean < 0.0)
-        if not memory.rising:
-            change = max(-self.change_max, min(self.change_max, -self.gain * weight * cosine))
-        return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * math.exp(change))))
-
-
-def _counted(memory: AngleMemory, origin: Origin[Heading]) -> float:
-    """The cosine; less of a positive one, where the way is of longer steps than the last."""
-    cosine, recent = origin.at_zero.cosine, memory.taken * memory.step * origin.norm
-    old = cosine > 0.0 and not memory.rising and recent < memory.length
-    return cosine * recent / memory.length if old else cosine
-
-
-def _taken(memory: AngleMemory, step: float, probe: int, stop: Stop) -> Outcome[AngleMemory]:
-    return Outcome(step, probe, stop, memory._replace(step=step, taken=memory.taken + 1))
+    def _taken(self, memory: AngleMemory, probe: int, stop: Stop) -> Outcome[AngleMemory]:
+        return Outcome(memory.step, probe, stop, self.count_step(memory))
 
 
 def _check(memory: AngleMemory) -> None:
-    numbers = (memory.step, memory.taken, memory.mean, memory.length) if isinstance(memory, AngleMemory) else ()
-    good = len(numbers) == 4 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
-    require(
-        good and memory.step > 0.0 and memory.taken >= 0, "memory", "an AngleMemory", "it has the step before", memory
-    )
+    numbers = tuple(memory) if isinstance(memory, AngleMemory) else ()
+    good = len(numbers) == 5 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
+    good = good and memory.step > 0.0 and min(memory.taken, memory.square, memory.length) >= 0
+    require(good, "memory", "an AngleMemory", "it has the previous step", memory)

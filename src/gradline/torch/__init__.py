@@ -1,8 +1,9 @@
 """gradline for PyTorch: optimizers that find their steps by line searches, and mini-batches for them."""
 
 from gradline.torch import batches
+from gradline.torch.angle import Angle
 from gradline.torch.average import LateAverage
-from gradline.torch.constructors import GOLSI, Angle, PrLS
+from gradline.torch.constructors import GOLSI, PrLS
 from gradline.torch.learning_rate import StepRecorder, find_lr
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.scalars import log_scalars

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from torch import nn
@@ -10,13 +11,18 @@ from torch.optim import Optimizer
 from gradline.protocol import Value, observes
 
 
-def check_arguments(params: Any, search: Any, direction: Any) -> None:
-    """Check the types of parameters, search and direction."""
+def check_params(params: Any) -> None:
+    """Check that parameters are not a model or an optimizer."""
     if isinstance(params, Optimizer):
         kind = type(params).__name__
         raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
     if isinstance(params, nn.Module):
         raise TypeError("params must be parameters, not a model: write model.parameters()")
+
+
+def check_arguments(params: Any, search: Any, direction: Any) -> None:
+    """Check the types of parameters, search and direction."""
+    check_params(params)
     if isinstance(search, type):
         raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
     if not (callable(getattr(search, "search", None)) and callable(getattr(search, "start", None))):
@@ -72,10 +78,19 @@ def settings(options: dict[str, Any]) -> dict[str, Any]:
     return without_lr(options)
 
 
-def without_lr(options: dict[str, Any]) -> dict[str, Any]:
+def without_lrs(params: Iterable[Any]) -> list[Any]:
+    """Return parameters or parameter groups; groups without their `lr`, which must be `None` if given."""
+    return [
+        without_lr(group, f" of parameter group {place}") if isinstance(group, dict) else group
+        for place, group in enumerate(params)
+    ]
+
+
+def without_lr(options: dict[str, Any], where: str = "") -> dict[str, Any]:
     """Return options without `lr`, which must be `None` if given, as some trainers do."""
     if options.get("lr") is not None:
         raise ValueError(
-            f"lr must be None or not given (the search finds the step; group['lr'] shows it), got {options['lr']!r}"
+            f"lr{where} must be None or not given (the search finds the step; group['lr'] shows it; gradline.Angle "
+            f"takes lr_scale for a group's share of it), got {options['lr']!r}"
         )
     return {name: value for name, value in options.items() if name != "lr"}

@@ -15,7 +15,7 @@ from gradline.protocol import candidates
 from gradline.torch.direction import Update
 from gradline.torch.session import Session, Standing
 
-VERSION = 3
+VERSION = 4
 """Version of the format."""
 
 
@@ -83,7 +83,8 @@ def unpack(session: Session, packed: dict[str, Plain]) -> Saved:
     return saved
 
 
-def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
+def check_version(packed: dict[str, Plain]) -> None:
+    """Check that a packed optimizer has the version of this format."""
     version = packed.get("version")
     if not isinstance(version, int):
         raise damaged(f"its version is {version!r}")
@@ -93,6 +94,10 @@ def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
             f"state_dict must be of version {VERSION} (what this gradline reads), got {version!r}: it was saved by "
             f"{age} one; the model's own state_dict can be loaded, and training begins anew from it"
         )
+
+
+def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
+    check_version(packed)
     driver = packed.get("driver")
     if not isinstance(driver, dict):
         raise damaged("it has no driver")

@@ -1,4 +1,4 @@
-"""Optimizers for three searches: `GOLSI` and `PrLS` of the paper, and gradline's own `Angle`."""
+"""Optimizers for the paper's two searches: `GOLSI` and `PrLS`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ from typing import Any
 
 import torch
 
-from gradline.searches import Angle as AngleSearch
 from gradline.searches import GolsI, Prls
 from gradline.torch.arguments import settings
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 
-__all__ = ["GOLSI", "Angle", "PrLS"]
+__all__ = ["GOLSI", "PrLS"]
 
 
 class GOLSI(LineSearchOptimizer):
@@ -65,71 +64,6 @@ class GOLSI(LineSearchOptimizer):
         super().__init__(
             params,
             GolsI(**settings(options)),
-            direction=direction,
-            reuse_gradient=reuse_gradient,
-            spread=spread,
-            same_noise=same_noise,
-            model=model,
-            process_group=process_group,
-        )
-
-
-class Angle(LineSearchOptimizer):
-    """Adam without a learning rate, for any batch size: the angle after each step sets the size of the next.
-
-    Each step needs one evaluation, with or without a closure. The step is Adam's learning rate, adapted by the angle
-    between the gradient and the displacement of the parameters (see
-    [`gradline.searches.Angle`][gradline.searches.Angle]).
-
-    ```python
-    import torch, gradline
-
-    torch.manual_seed(0)
-    inputs = torch.randn(256, 5)
-    targets = inputs.sum(dim=1, keepdim=True).sin()
-    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    optimizer = gradline.Angle(model.parameters())
-
-    for _ in range(300):
-        batch = torch.randint(256, (16,))
-        optimizer.zero_grad()
-        loss = torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch])
-        loss.backward()
-        optimizer.step()
-
-    assert loss < 0.2
-    ```
-
-    Args:
-        params: parameters or parameter groups; groups take the options of the direction's optimizer, except `lr`.
-        direction: a torch optimizer class, or a `functools.partial` of it, whose update is the direction; `None`:
-            steepest descent.
-        reuse_gradient: start each search from the gradient of the accepted probe; `False` evaluates it again, which
-            takes two evaluations per step.
-        spread: make one probe per `step(closure)` and continue with the next mini-batch, for trainers.
-        same_noise: draw the same random numbers (dropout masks) in all evaluations of a search.
-        model: the module called in training; `None`: detect it.
-        process_group: the process group, if it cannot be inferred from DDP or FSDP. For the last five see
-            [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
-        options: settings of [`gradline.searches.Angle`][gradline.searches.Angle]: `gain`, `step_first`, `step_min`,
-            `step_max`. None needs to be changed.
-    """
-
-    def __init__(
-        self,
-        params: Any,
-        *,
-        direction: DirectionFactory | None = torch.optim.Adam,
-        reuse_gradient: bool | None = None,
-        spread: bool = False,
-        same_noise: bool = False,
-        model: torch.nn.Module | None = None,
-        process_group: Any = None,
-        **options: Any,
-    ) -> None:
-        super().__init__(
-            params,
-            AngleSearch(**settings(options)),
             direction=direction,
             reuse_gradient=reuse_gradient,
             spread=spread,

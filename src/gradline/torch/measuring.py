@@ -37,6 +37,12 @@ class LocalReduce:
         """Return the result of `measure` for vectors over these parameters."""
         return measure(vectors, others, *more)
 
+    def gram(
+        self, parameters: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor]
+    ) -> tuple[float, float, float]:
+        """Return the result of `gram` for vectors over these parameters."""
+        return gram(first, second)
+
     def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
         """Return mean and variance of the mean, pooled over the samples of all processes."""
         return mean, variance
@@ -61,6 +67,20 @@ class LocalReduce:
     def failing_together(self, *, in_forward: bool = False) -> Iterator[None]:
         """Context manager of an evaluation: a failure in one process fails in all. `in_forward`: forward has begun."""
         yield
+
+
+def is_small(tensors: Sequence[Tensor]) -> bool:
+    """Return whether calls take more time than arithmetic, so that it pays to copy the tensors into one.
+
+    They are on a CPU, of one dtype that is not half precision, and have few elements (a mean of 4096 at most, and less
+    than a megabyte in float32).
+    """
+    first, size = tensors[0], sum(tensor.numel() for tensor in tensors)
+    return (
+        size <= min(2**12 * len(tensors), 2**18)
+        and first.dtype in (torch.float32, torch.float64)
+        and all(tensor.is_cpu and tensor.dtype == first.dtype for tensor in tensors)
+    )
 
 
 def single_pass(tensors: Sequence[Tensor]) -> bool:
@@ -97,10 +117,31 @@ def _measure(
     return norm, sum(numbers[count:end]), numbers[end:]
 
 
+def gram(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[float, float, float]:
+    """Return a·a, a·b and b·b of two vectors, in one transfer.
+
+    Products that overflow, or a length of 0, are computed again in float64.
+    """
+    numbers = _gram(first, second)
+    if not all(map(math.isfinite, numbers)) or numbers[0] == 0.0:
+        wide = any(part.dtype != torch.float64 for part in first) and first[0].device.type != "mps"
+        return _gram([part.double() for part in first], [part.double() for part in second]) if wide else numbers
+    return numbers
+
+
+def _gram(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[float, float, float]:
+    count = len(first)
+    pairs = [*zip(first, first, strict=True), *zip(first, second, strict=True), *zip(second, second, strict=True)]
+    numbers = _to_host([_dot(left, right) for left, right in pairs])
+    return sum(numbers[:count]), sum(numbers[count : 2 * count]), sum(numbers[2 * count :])
+
+
 def _dot(left: Tensor, right: Tensor) -> Tensor:
     """Return an inner product, computed in float32 or better: half precision would lose the digits of the sum."""
     if left.dtype in _HALF:
         left, right = left.float(), right.float()
+    if left.dim() == 1 and left.is_contiguous() and right.is_contiguous():
+        return torch.dot(left, right)
     if not left.is_contiguous() and left.stride() == right.stride():
         # Permuted to memory order (channels_last), both can be flattened without a copy.
         order = sorted(range(left.ndim), key=left.stride, reverse=True)

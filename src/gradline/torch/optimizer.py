@@ -4,28 +4,31 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable
-from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.utils.hooks import RemovableHandle
 
 from gradline.driver import Driver
-from gradline.protocol import Moments, Record, Search, Stop, Value, observes
-from gradline.torch.arguments import check_arguments, check_decay, check_no_variances, check_spread, without_lr
+from gradline.protocol import Moments, Record, Search, Value, observes
+from gradline.torch.arguments import (
+    check_arguments,
+    check_decay,
+    check_no_variances,
+    check_spread,
+    without_lr,
+    without_lrs,
+)
+from gradline.torch.base import EvalMode, uncompiled, warn_of
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
-from gradline.torch.distributed.sharded import local, local_gradient
+from gradline.torch.distributed.sharded import local
 from gradline.torch.evaluating import Closure, Evaluator
-from gradline.torch.line import Gradients
 from gradline.torch.noise import Noise
-from gradline.torch.private import foreach_mul_, not_compiled
 from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
 from gradline.torch.session import Session, Standing
-from gradline.torch.states import SavedOptimizer, SearchHook
+from gradline.torch.states import SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -87,9 +90,6 @@ class LineSearchOptimizer(SavedOptimizer):
         allow_batch_norm: for searches that need variances: see [`PrLS`][gradline.PrLS].
     """
 
-    # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
-    _step_supports_amp_scaling = True
-
     def __init__(
         self,
         params: Any,
@@ -113,7 +113,7 @@ class LineSearchOptimizer(SavedOptimizer):
             check_no_variances(search, diagonal=diagonal, allow_batch_norm=allow_batch_norm)
             sensor = sensor_for(search)(search)
         if not isinstance(params, Tensor):
-            params = [without_lr(group) if isinstance(group, dict) else group for group in params]
+            params = without_lrs(params)
         base = None if direction is None else direction(params, lr=1.0)
         aim = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
@@ -163,9 +163,9 @@ class LineSearchOptimizer(SavedOptimizer):
         return self._session.driver.iterations
 
     @property
-    def last(self) -> Record[Any, Any] | None:
-        """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; `None` before the first."""
-        return self._session.driver.last
+    def last(self) -> Record[Any, Any]:
+        """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; a step of 0 before."""
+        return self._session.driver.record
 
     @torch.no_grad()
     def step(self, closure: Closure | None = None) -> Any:
@@ -185,18 +185,14 @@ class LineSearchOptimizer(SavedOptimizer):
             accepted), or `None` without a closure.
         """
         if torch.compiler.is_compiling():
-            return _uncompiled(LineSearchOptimizer.step, self, closure)
+            return uncompiled(LineSearchOptimizer.step, self, closure)
         self._refuse_in_closure("step()")
         session, driver = self._session, self._session.driver
         if session.standing.evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
-        if closure is not None and hasattr(self, "found_inf"):
-            self._forget_scaler()
-            raise RuntimeError(
-                "GradScaler.step() must be called without a closure (it looks for overflows before the closure has "
-                "run): call backward() before, or unscale in the closure and call step(closure) yourself"
-            )
+        if closure is not None:
+            self._refuse_closure_of_scaler()
         if closure is None and session.sensor.needs_loss and not self._is_preparation():
             raise RuntimeError(
                 f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
@@ -237,27 +233,11 @@ class LineSearchOptimizer(SavedOptimizer):
             self._show_step()
             self._note_versions()
         if driver.last is not None and driver.last is not before:
-            _warn(driver.last)
-            for hook in list(self._optimizer_search_hooks.values()):
-                hook(driver.last)
+            warn_of(driver.last)
+            self._call_hooks(driver.last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
-    def _forget_scaler(self) -> None:
-        """Delete the attributes GradScaler sets for one step, so that a failed step does not scale the next one too."""
-        for name in ("grad_scale", "found_inf"):
-            vars(self).pop(name, None)
-
-    def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
-        """Register a hook that is called as `hook(record)` after each search; the record is `optimizer.last`.
-
-        Returns:
-            A handle; `handle.remove()` removes the hook.
-        """
-        handle = RemovableHandle(self._optimizer_search_hooks)
-        self._optimizer_search_hooks[handle.id] = hook
-        return handle
-
-    def eval(self) -> _EvalMode:
+    def eval(self) -> EvalMode:
         """Set the parameters to the last accepted point, for evaluating or saving the model, until `train()`.
 
         Also a context manager: `with optimizer.eval(): ...` restores the previous mode at its end. If the parameters
@@ -277,7 +257,7 @@ class LineSearchOptimizer(SavedOptimizer):
                 self._note_versions()
             else:
                 session.standing = Standing.EVALUATION
-        return _EvalMode(self, previously)
+        return EvalMode(self, previously)
 
     def train(self) -> None:
         """End `eval()`: set the parameters back to the current probe, if there is one, to continue training."""
@@ -326,14 +306,7 @@ class LineSearchOptimizer(SavedOptimizer):
         else:
             param_group = without_lr(param_group)
             base.add_param_group(param_group)
-        for parameter in param_group["params"]:
-            if parameter.is_complex():
-                self.param_groups.pop()
-                raise TypeError(
-                    f"parameters must be real (slopes along complex ones are not supported), got one of shape "
-                    f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
-                    f"use torch.view_as_complex of that in the model"
-                )
+        self._refuse_complex(param_group)
         self._session.context.listen()
         self._show_step()
 
@@ -377,71 +350,3 @@ class LineSearchOptimizer(SavedOptimizer):
         """Whether this is the zero-gradient step by which `torch.distributed.checkpoint` creates optimizer state."""
         gradients = [local(p.grad) for p in self._parameters() if p.grad is not None]
         return bool(gradients) and not self.evaluations and not any(bool(gradient.any()) for gradient in gradients)
-
-    def _look_at_lr(self) -> None:
-        """Warn, once, if something has set `group["lr"]`: it has no effect."""
-        shown, self._shown = self._shown, None
-        if shown is not None and not self._told_of_lr and any(g["lr"] != shown for g in self.param_groups):
-            self._told_of_lr = True
-            warnings.warn(
-                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
-                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
-                UserWarning,
-                stacklevel=6 if "step" in vars(self) else 5,  # beyond torch's wrappers, and a scheduler's
-            )
-
-    def _clear(self) -> None:
-        for parameter in self._parameters():
-            parameter.grad = None
-
-    def _gradients(self) -> Gradients:
-        parameters, tensors = [], []
-        for group in self.param_groups:
-            for parameter in group["params"]:
-                gradient = parameter.grad
-                if gradient is not None:
-                    if gradient.is_sparse:
-                        raise TypeError(
-                            f"gradients must be dense (a slope is a sum over all entries), but a parameter of shape "
-                            f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
-                        )
-                    parameters.append(parameter)
-                    tensors.append(local_gradient(parameter, gradient))
-        scale = getattr(self, "grad_scale", None)
-        if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
-            foreach_mul_(tensors, float(1.0 / scale))
-        if not parameters:
-            raise RuntimeError(
-                "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
-                "on parameters that require gradients"
-            )
-        return Gradients(parameters, tensors)
-
-
-class _EvalMode:
-    """Context manager returned by `eval()`: restores the previous mode at exit."""
-
-    def __init__(self, optimizer: LineSearchOptimizer, previously: bool) -> None:
-        self._optimizer = optimizer
-        self._previously = previously
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._previously:
-            self._optimizer.train()
-
-
-@not_compiled
-def _uncompiled(step: Callable[..., Any], optimizer: LineSearchOptimizer, closure: Closure | None) -> Any:
-    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain."""
-    return step(optimizer, closure)
-
-
-def _warn(record: Record[Any, Any]) -> None:
-    if record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
-        # The user's call is five frames up, beyond torch's wrappers of step().
-        warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=5)

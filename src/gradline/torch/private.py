@@ -12,6 +12,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
+from torch.optim.adamw import adamw
 from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
 
 __all__ = [
@@ -26,6 +27,7 @@ __all__ = [
     "foreach_neg_",
     "foreach_norm",
     "foreach_sub_",
+    "fused_adamw_",
     "leaves",
     "not_compiled",
     "own_buffers",
@@ -68,6 +70,36 @@ def foreach_lerp_(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: flo
     else:
         for tensor, end in zip(tensors, ends, strict=True):
             tensor.lerp_(end, weight)
+
+
+def fused_adamw_(
+    parameters: list[Tensor],
+    gradients: list[Tensor],
+    means: list[Tensor],
+    squares: list[Tensor],
+    steps: list[Tensor],
+    **options: float,
+) -> None:
+    """Update parameters and moments in place by AdamW.
+
+    Args:
+        parameters: the tensors to update.
+        gradients: their gradients.
+        means: first moments.
+        squares: second moments.
+        steps: number of updates of each, this one included, as scalar tensors on the same device.
+        options: `lr`, `beta1`, `beta2`, `eps` and `weight_decay`.
+    """
+    kernel = getattr(torch, "_fused_adamw_", None)
+    if kernel is not None and parameters[0].device.type in _FUSED:
+        kernel(parameters, gradients, means, squares, [], steps, amsgrad=False, maximize=False, **options)
+        return
+    before = [step - 1.0 for step in steps]  # the function below counts this update itself
+    cast(Any, adamw)(parameters, gradients, means, squares, [], before, amsgrad=False, maximize=False, **options)
+
+
+_FUSED = ("cpu", "cuda", "mps", "xpu")
+"""Devices that have a fused kernel of AdamW."""
 
 
 def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None) -> list[Tensor]:

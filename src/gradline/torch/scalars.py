@@ -13,13 +13,13 @@ from typing import Any, Literal
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Heading, Record
-from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.torch.base import GradlineOptimizer
 
 __all__ = ["log_scalars"]
 
 
 def log_scalars(
-    optimizer: LineSearchOptimizer,
+    optimizer: GradlineOptimizer,
     add_scalar: Any,
     *,
     prefix: str = "gradline",
@@ -87,7 +87,7 @@ class _Logging:
 
     def __init__(
         self,
-        optimizer: LineSearchOptimizer,
+        optimizer: GradlineOptimizer,
         put: Callable[..., Any],
         add_text: Callable[..., Any] | None,
         prefix: str,
@@ -131,7 +131,7 @@ class _Logging:
 
 
 def _check(optimizer: Any, every: Any, at: Any) -> None:
-    if not isinstance(optimizer, LineSearchOptimizer):
+    if not isinstance(optimizer, GradlineOptimizer):
         raise TypeError(
             f"optimizer must be a gradline optimizer (its searches are logged; of a trainer's wrapper give the one "
             f"inside), got {type(optimizer).__name__}"

@@ -9,13 +9,13 @@ import copy
 import json
 from collections import Counter, OrderedDict
 from collections.abc import Callable, Collection
-from typing import Any, TypeAlias
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gradline.protocol import Record
+from gradline.torch.base import GradlineOptimizer
 from gradline.torch.checkpoint import Saved, damaged, pack, read, unpack
 from gradline.torch.direction import Update, own_attributes
 from gradline.torch.displacement import Displacement
@@ -27,19 +27,13 @@ from gradline.torch.session import Session, Standing
 ORIGIN, DIRECTION, KEPT, BUFFER = "line_origin", "line_direction", "line_gradient_", "line_buffer_"
 SEARCH = "line_search"
 
-SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
-"""Hook of `register_search_hook`."""
 
-
-class SavedOptimizer(Optimizer):
+class SavedOptimizer(GradlineOptimizer):
     """Torch optimizer around a `Session`, whose buffers are part of the parameters' state."""
 
     _session: Session
-    _stepping: bool
-    _shown: float | None  # the step in all groups' `lr`; None while it is being set
     _held: Line | None  # the line whose buffers are in self.state
     _versions: list[tuple[int, int]] | None  # of the parameters, when they were last moved
-    _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
     @property
     def _base(self) -> Optimizer | None:
@@ -102,13 +96,6 @@ class SavedOptimizer(Optimizer):
         except BaseException:
             undo()
             raise
-
-    def _refuse_in_closure(self, call: str) -> None:
-        if getattr(self, "_stepping", False):  # it is not set yet during construction
-            raise RuntimeError(
-                f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
-                f"search goes on from what it knows): do it before or after step()"
-            )
 
     @torch.no_grad()
     def _conform(self) -> None:
@@ -220,9 +207,6 @@ class SavedOptimizer(Optimizer):
     def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
         return [local(self.state[p].pop(name)) for p in parameters]
 
-    def _parameters(self) -> list[Tensor]:
-        return [parameter for group in self.param_groups for parameter in group["params"]]
-
     def _hold_buffers(self) -> None:
         """Put the buffers of line and sensor into the parameters' state, from which torch's checkpoints are made.
 
@@ -266,12 +250,9 @@ class SavedOptimizer(Optimizer):
             self._hold_buffers()
 
     def _show_step(self) -> None:
-        self._shown = None
-        step = 0.0 if self._session.driver.last is None else self._session.driver.last.step
-        for group in self.param_groups:
-            group["lr"] = step
+        last = self._session.driver.last
         self.param_groups[0][SEARCH] = repr(self._session.driver.search)  # checkpoints load only existing keys
-        self._shown = step
+        self._show(0.0 if last is None else last.step)
 
 
 def _is_ours(name: Any) -> bool:

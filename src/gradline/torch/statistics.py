@@ -6,7 +6,7 @@ each evaluation that does not end it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
@@ -20,13 +20,13 @@ class RunningStatistics:
     """The buffers `running_…` and `num_batches_tracked` of some layers, and a saved copy."""
 
     def __init__(self) -> None:
-        self._places: list[tuple[nn.Module, str]] = []
+        self.places: list[tuple[nn.Module, str]] = []
         self._kept: list[Tensor | None] = []
 
     def watch(self, layers: Iterable[nn.Module]) -> None:
         """Track these layers from now on; save the statistics of newly tracked ones."""
-        before = dict(zip([(id(layer), name) for layer, name in self._places], self._kept, strict=True))
-        self._places = list(
+        before = dict(zip([(id(layer), name) for layer, name in self.places], self._kept, strict=True))
+        self.places = list(
             {
                 (id(layer), name): (layer, name)
                 for layer in layers
@@ -35,7 +35,7 @@ class RunningStatistics:
             }.values()
         )
         now = self.now()
-        self._kept = [before.get((id(place[0]), place[1]), new) for place, new in zip(self._places, now, strict=True)]
+        self._kept = [before.get((id(place[0]), place[1]), new) for place, new in zip(self.places, now, strict=True)]
 
     def now(self) -> list[Tensor | None]:
         """Return a copy of the current statistics; `None` for those a lazy layer does not have yet."""
@@ -43,20 +43,24 @@ class RunningStatistics:
 
     def keep(self) -> None:
         """Save the current statistics as those to restore."""
-        if self._places:
+        if self.places:
             self._kept = self.now()
 
     def put_back(self) -> None:
         """Restore the saved statistics."""
-        if self._places:
+        if self.places:
             self.put(self._kept)
 
-    def put(self, statistics: list[Tensor | None]) -> None:
+    def put(self, statistics: Sequence[Tensor | None]) -> None:
         """Set the statistics."""
         for buffer, saved in zip(self._buffers(), statistics, strict=True):
             if buffer is not None and saved is not None:
                 buffer.copy_(saved)
 
+    def buffers(self) -> list[Tensor]:
+        """Return the current buffers, except those a lazy layer does not have yet."""
+        return [buffer for buffer in self._buffers() if buffer is not None and not is_lazy(buffer)]
+
     def _buffers(self) -> list[Tensor | None]:
         """Return the current buffers, which moving a model to a device replaces."""
-        return [own_buffers(layer)[name] for layer, name in self._places]
+        return [own_buffers(layer)[name] for layer, name in self.places]

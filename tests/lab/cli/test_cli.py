@@ -273,7 +273,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     )
     done = gradline(*arguments)
     assert done.returncode == 0, done.stderr
-    assert "taking up 4 runs" in done.stderr
+    assert "resuming 4 runs" in done.stderr
     assert "4 runs made" in done.stderr
 
 

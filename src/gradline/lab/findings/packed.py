@@ -28,7 +28,7 @@ import numpy as np
 from gradline.lab.findings.digests import Digest, digests_from_values, digests_to_values
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
-from gradline.lab.tools.files import Limited, whole
+from gradline.lab.tools.files import Limited, atomic_write
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 2
@@ -121,7 +121,7 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
         values["digests"] = digests_to_values(packed.digests)
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
-    with whole(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+    with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
         zipped.write(text.encode())
     return path
 

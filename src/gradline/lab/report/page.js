@@ -889,7 +889,7 @@ class Search extends View {
     const layout = baseLayout(this.width(), 400);
     const colors = pageColors();
     layout.margin.b = 84;
-    const axis = { gridcolor: colors.line, linecolor: colors.line };
+    const axis = { gridcolor: colors.line, linecolor: colors.line, rangemode: "tozero" };
     layout.xaxis = { ...axis, zeroline: false, title: { text: "step α", standoff: 6 } };
     layout.yaxis = { ...axis, zeroline: true, zerolinecolor: colors.text, title: { text: "slope along the direction", standoff: 4 } };
     layout.showlegend = true;

@@ -25,7 +25,7 @@ from gradline.lab.findings.reading import digests
 from gradline.lab.report import charts, content
 from gradline.lab.report.overview import endings, overview
 from gradline.lab.report.searches import searches
-from gradline.lab.tools.files import Report, whole
+from gradline.lab.tools.files import Report, atomic_write
 from gradline.lab.tools.packing import pack_numbers, pack_text
 from gradline.plot.inks import DARK, LIGHT, Inks
 
@@ -68,7 +68,7 @@ def write(
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
     text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return path
 
@@ -220,9 +220,12 @@ def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[
     return compare.section(source, _addresses, report)
 
 
-def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, str]:
-    """A figure as pictures in the page, for light and for dark colours."""
-    return {name: _address(draw(inks), inks) for name, inks in (("light", LIGHT), ("dark", DARK))}
+def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, Any]:
+    """A figure as pictures in the page, for light and for dark colours, and their size in pixels."""
+    drawn = {"light": draw(LIGHT), "dark": draw(DARK)}
+    width, height = (round(PIXELS * inches) for inches in drawn["light"].get_size_inches())
+    light, dark = _address(drawn["light"], LIGHT), _address(drawn["dark"], DARK)
+    return {"light": light, "dark": dark, "width": width, "height": height}
 
 
 def _address(drawn: Figure, inks: Inks) -> str:

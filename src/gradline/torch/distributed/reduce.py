@@ -28,7 +28,7 @@ from torch import Tensor, distributed, nn
 from gradline.torch.distributed.settings import checksum, differences, from_text, to_text
 from gradline.torch.distributed.sharded import is_sharded, shards
 from gradline.torch.distributed.stand_in import StandIn
-from gradline.torch.measuring import LocalReduce, measure
+from gradline.torch.measuring import LocalReduce, gram, measure
 
 __all__ = ["DistributedReduce", "find"]
 
@@ -83,14 +83,10 @@ class DistributedReduce(LocalReduce):
         self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor
     ) -> tuple[float, float, list[float]]:
         """Measure vectors distributed over all ranks; `more` scalars are averaged."""
-        alike: dict[int, list[int]] = {}
-        for place, parameter in enumerate(parameters):
-            alike.setdefault(shards(parameter), []).append(place)
         lengths: list[float] = []
         slopes: list[float] = []
         values: list[float] = []
-        for parts, places in alike.items():
-            share = parts / self.size  # each shard is on equally many ranks
+        for share, places in self._shares(parameters):
             along = [others[place] for place in places] if others else []
             length, slope, found = measure([vectors[place] for place in places], along, *(() if lengths else more))
             lengths.append(math.sqrt(share) * length)
@@ -99,6 +95,25 @@ class DistributedReduce(LocalReduce):
         everywhere = self._gather([math.hypot(*lengths), sum(slopes), *values])
         all_lengths, all_slopes, *columns = zip(*everywhere, strict=True)
         return math.hypot(*all_lengths), _sum(all_slopes), [_sum(column) / self.size for column in columns]
+
+    def gram(
+        self, parameters: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor]
+    ) -> tuple[float, float, float]:
+        """Return inner products of vectors distributed over all ranks, from one exchange."""
+        products = [0.0, 0.0, 0.0]
+        for share, places in self._shares(parameters):
+            found = gram([first[place] for place in places], [second[place] for place in places])
+            products = [total + share * product for total, product in zip(products, found, strict=True)]
+        columns = zip(*self._gather(products), strict=True)
+        one, both, other = (_sum(column) for column in columns)
+        return one, both, other
+
+    def _shares(self, parameters: Sequence[Tensor]) -> list[tuple[float, list[int]]]:
+        """Return places of parameters with the share of their products that this rank adds to the sum of all ranks."""
+        alike: dict[int, list[int]] = {}
+        for place, parameter in enumerate(parameters):
+            alike.setdefault(shards(parameter), []).append(place)
+        return [(parts / self.size, places) for parts, places in alike.items()]  # each shard is on equally many ranks
 
     def any(self, here: bool) -> bool:
         """Return whether `here` is true on any rank."""

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from gradline.protocol import Record
+from gradline.protocol import Record, Stop
+from gradline.torch.base import GradlineOptimizer
 from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
 from gradline.torch.optimizer import LineSearchOptimizer
 
@@ -92,8 +93,8 @@ class LineSearchCallback(Callback):
         self, trainer: Trainer, pl_module: LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         """Move to the accepted point and log."""
-        for optimizer, spread in self._resting:
-            optimizer.spread = spread
+        for resting, spread in self._resting:
+            resting.spread = spread
         self._resting = []
         _rest(trainer)
         # Lightning's logging takes milliseconds: only if the values will be written, or read at the end of an epoch
@@ -127,8 +128,8 @@ class LineSearchCallback(Callback):
         self.stops = [Counter(stops) for stops in state_dict["stops"]]
 
 
-def _line_searches(trainer: Trainer) -> list[LineSearchOptimizer]:
-    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, LineSearchOptimizer)]
+def _line_searches(trainer: Trainer) -> list[GradlineOptimizer]:
+    return [optimizer for optimizer in trainer.optimizers if isinstance(optimizer, GradlineOptimizer)]
 
 
 def _rest(trainer: Trainer) -> None:
@@ -144,11 +145,13 @@ def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
     `StochasticWeightAveraging` swaps in its average and passes over the data once more, for BatchNorm and without
     backward passes. Lightning still calls `step` at the end of that, on whatever gradients are left.
     """
-    before = [(optimizer, optimizer.spread) for optimizer in _line_searches(trainer)]
-    for optimizer, _ in before:
+    before = []
+    for optimizer in _line_searches(trainer):
         optimizer.refresh()
         optimizer.train()
-        optimizer.spread = True
+        if isinstance(optimizer, LineSearchOptimizer):
+            before.append((optimizer, optimizer.spread))
+            optimizer.spread = True
         for group in optimizer.param_groups:
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter)
@@ -165,7 +168,7 @@ def _check_accumulation(trainer: Trainer) -> None:
     if count == 1 or _scales(trainer) or not trainer.lightning_module.automatic_optimization:
         return
     for optimizer in _line_searches(trainer):
-        if not optimizer.spread:
+        if isinstance(optimizer, LineSearchOptimizer) and not optimizer.spread:
             raise ValueError(
                 f"accumulate_grad_batches must be 1 for a {type(optimizer).__name__} that makes a whole search in each "
                 f"step (Lightning lets it evaluate the last of the batches only, on top of the gradients of the "
@@ -181,10 +184,10 @@ def _counting(stops: Counter[str]) -> Any:
     return count
 
 
-def _values(optimizer: LineSearchOptimizer, stops: Counter[str]) -> dict[str, float]:
+def _values(optimizer: GradlineOptimizer, stops: Counter[str]) -> dict[str, float]:
     """Return the values to log of an optimizer; none before its first search has ended."""
     last = optimizer.last
-    if last is None:
+    if last.stop is Stop.NOT_YET:
         return {}
     values = {"step": last.step, "slope_at_start": last.origin.at_zero.slope}
     if last.outcome.probe is not None:

@@ -37,7 +37,8 @@ from typing import Any, cast
 
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.protocol import Stop
+from gradline.torch.base import GradlineOptimizer
 
 __all__ = ["LineSearchCallback"]
 
@@ -101,7 +102,7 @@ class LineSearchCallback(TrainerCallback):
         """Add the last search to training logs, not to evaluation logs."""
         optimizer = _line_search_in(kwargs["optimizer"])
         last = optimizer.last
-        if logs is None or "loss" not in logs or last is None:
+        if logs is None or "loss" not in logs or last.stop is Stop.NOT_YET:
             return
         numbers = {
             "step": last.step,
@@ -116,10 +117,10 @@ class LineSearchCallback(TrainerCallback):
             state.log_history[-1].update(cast("dict[str, float]", {**added, f"{PREFIX}stop": str(last.stop)}))
 
 
-def _line_search_in(optimizer: Any) -> LineSearchOptimizer:
+def _line_search_in(optimizer: Any) -> GradlineOptimizer:
     """Return the gradline optimizer inside Accelerate's wrapper."""
     inner = optimizer
-    while inner is not None and not isinstance(inner, LineSearchOptimizer):
+    while inner is not None and not isinstance(inner, GradlineOptimizer):
         inner = getattr(inner, "optimizer", None)
     if inner is None:
         raise TypeError(

@@ -22,8 +22,7 @@ from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import Row
-from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.result import Measurements, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
 from gradline.lab.problems.networks import Data
@@ -94,9 +93,9 @@ class Lockstep:
         done, self._done = self._done, []
         return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
 
-    def growing(self) -> dict[str, Growth]:
+    def partial_results(self) -> dict[str, Measurements]:
         """What has been measured of the runs under way."""
-        return {row.run.key: row.table.growth() for group in self._groups for row in group.rows}
+        return {row.run.key: row.table.measurements() for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, as tensors and plain values."""

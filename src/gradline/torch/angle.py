@@ -1,0 +1,551 @@
+"""`Angle`: AdamW that finds its learning rate, one gradient evaluation per step.
+
+Each call of `step` uses one gradient, of the mini-batch just evaluated. What it does with it:
+
+    phase   gradient             what happens                                                      next phase
+    ------  -------------------  ----------------------------------------------------------------  ----------
+    any     zero                 nothing                                                           the same
+    START   not finite           nothing                                                           START
+    START   finite               Adam's direction d is computed; the first search begins, and the  FIRST
+                                 parameters move to its first probe, x0 + α d
+    FIRST   any                  the search asks for another step: move to x0 + α d                FIRST
+    FIRST   any                  the search ends without a step: back to x0                        START
+    FIRST   finite               the search accepts this probe: continue as in phase STEPS         STEPS
+    STEPS   finite               the point x is accepted and averaged; the angle between gradient  STEPS
+                                 and displacement sets α; x0 = x, and Adam's update at learning
+                                 rate α is added to x in place
+    STEPS   not finite           the same point is evaluated again, on the next mini-batch         STEPS
+    STEPS   not finite again     the last step is halved, at last undone (START)                   STEPS
+
+The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearchOptimizer(params, searches.Angle(),
+direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
+
+Tensors per parameter, all in `optimizer.state`: Adam's two moments, the origin x0, the displacement (during the first
+search: the direction) and the average. The displacement after n steps is stored times n, as a sum of k (x_k - x_(k-1)).
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradline.driver import Driver, State
+from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
+from gradline.searches import Angle as AngleSearch
+from gradline.searches.angle import AngleMemory
+from gradline.searches.arguments import require
+from gradline.torch.angle_state import RULE, AngleState, Phase
+from gradline.torch.arguments import check_params, without_lr, without_lrs
+from gradline.torch.base import EvalMode, uncompiled, warn_of
+from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, buckets_of, measured
+from gradline.torch.context import ModuleContext
+from gradline.torch.distributed.reduce import find
+from gradline.torch.distributed.settings import settings_of
+from gradline.torch.distributed.sharded import local
+from gradline.torch.measuring import LocalReduce
+from gradline.torch.outliers import OutlierGuard
+from gradline.torch.private import foreach_lerp_
+
+__all__ = ["Angle"]
+
+_POWER = 8.0
+"""Exponent of the weights in the average: it lags by about a tenth of training."""
+_PATIENCE = {False: 1, True: 16}
+"""Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
+
+
+class Angle(AngleState):
+    """AdamW without a learning rate, for any batch size: the angle after each step sets the size of the next.
+
+    Each step needs one gradient evaluation, as Adam's does. The step is Adam's learning rate, adapted by the angle
+    between the gradient and the displacement of the parameters (see
+    [`gradline.searches.Angle`][gradline.searches.Angle]). The first 8 to 15 evaluations or so search for the first step.
+
+    ```python
+    import torch, gradline
+
+    torch.manual_seed(0)
+    inputs = torch.randn(256, 5)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
+    optimizer = gradline.Angle(model.parameters())
+
+    for _ in range(400):
+        batch = torch.randint(256, (16,))
+        optimizer.zero_grad()
+        torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch]).backward()
+        optimizer.step()
+
+    with optimizer.eval():  # with the average of the late weights
+        assert torch.nn.functional.mse_loss(model(inputs), targets) < 0.1
+    ```
+
+    **Evaluate and save in `optimizer.eval()`.** It sets the parameters to an average of the late points of training,
+    which has less noise than the last point, and the running statistics of BatchNorm to theirs. `optimizer.train()`
+    sets them back. `with optimizer.eval():` does both.
+
+    `step(closure)` calls the closure once, then takes the step, as Adam does.
+
+    Args:
+        params: parameters or parameter groups. Groups may have their own `betas`, `eps`, `weight_decay` and `lr_scale`.
+        betas: Adam's decay rates of the two moments.
+        eps: Adam's term in the denominator.
+        weight_decay: decoupled weight decay, as AdamW's: each step of size α multiplies the parameters by
+            1 - α·`weight_decay`.
+        lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.
+        average: keep the average of the late points for `eval()`: one more copy of the parameters. `False`: `eval()`
+            sets the parameters to the last accepted point.
+        model: the module called in training; `None`: detect it by a forward hook before the first step. Pass it if the
+            model is compiled in place (`model.compile()`) or if you call its methods instead of the module itself.
+        process_group: the processes that train the model together, if that is not inferred from DDP or `fully_shard`.
+        options: settings of [`gradline.searches.Angle`][gradline.searches.Angle], such as `step_first`, the first step
+            that is tried. None needs to be changed.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        lr_scale: float = 1.0,
+        average: bool = True,
+        model: nn.Module | None = None,
+        process_group: Any = None,
+        **options: Any,
+    ) -> None:
+        check_params(params)
+        if type(average) is not bool:
+            raise TypeError(f"average must be True or False (whether eval() uses an average), got {average!r}")
+        self.average = average
+        self._driver = Driver(AngleSearch(**without_lr(options)))
+        self._phase = Phase.START
+        self._evaluating = False
+        self._guard = OutlierGuard()
+        self._moving = False  # within an update of the parameters
+        self._failures = 0  # evaluations in a row that were not finite
+        self._averaged = 0  # points in the average
+        self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
+        self._before: AngleMemory = self._driver.memory
+        self._buckets: list[Bucket] | None = None
+        self._others: list[Tensor] = []  # parameters without a gradient
+        self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
+        self._statistics: list[Tensor] = []  # averages of running statistics; in eval() those of training
+        self._ranks = LocalReduce()
+        self._process_group = process_group
+        self._context = ModuleContext(self._parameters, model)
+        self._context.on_found = self._discover
+        self._around: list[int] | None = None
+        self._unsettled = False  # a state was loaded, and no step taken since
+        self._optimizer_search_hooks = OrderedDict()
+        self._stepping = False
+        self._told_of_lr = False
+        self._shown = None
+        defaults = {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay, "lr_scale": lr_scale}
+        if not isinstance(params, Tensor):
+            params = without_lrs(params)
+        super().__init__(params, defaults)
+        self.param_groups[0][RULE] = repr(self.search)  # checkpoints load only existing keys
+        self._show(0.0)
+
+    @property
+    def evaluations(self) -> int:
+        """Number of gradients used: calls of `step`."""
+        return self._driver.evaluations
+
+    @property
+    def iterations(self) -> int:
+        """Number of steps taken, and of attempts that ended without one."""
+        return self._driver.iterations
+
+    @property
+    def last(self) -> Record[Any, Any]:
+        """Record of the last step: its size `.step`, `.cosine`, and the reason `.stop`."""
+        last = self._driver.last
+        if self._phase is Phase.STEPS and (last is None or self._driver.taken > 1):
+            memory, (along, scale) = self._driver.memory, self._heading
+            outcome = Outcome(memory.step, 0, Stop.ANGLE, memory)
+            origin = Origin(Heading(math.nan, along, scale), math.nan)
+            return Record(self.search, origin, self._before, outcome, [(memory.step, Slope(math.nan))])
+        return self._driver.record
+
+    @property
+    def probing(self) -> bool:
+        """Whether `eval()` would move the parameters: after the first gradient, and while not in `eval()`."""
+        return self._phase is not Phase.START and not self._evaluating
+
+    @property
+    def averaged_from(self) -> int:
+        """The step since which the average has 90 % of its weight; 0 without an average."""
+        return math.ceil(self._averaged * 0.1 ** (1.0 / (_POWER + 1.0))) if self.average else 0
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> Any:
+        """Take one step with the current gradients, or with those that the closure computes.
+
+        If the closure raises, nothing is changed. If gradients are not finite, no step is taken; if that repeats, the
+        last step is halved.
+
+        Args:
+            closure: clears the gradients, computes the loss of a mini-batch, calls `backward()` on it and returns it.
+
+        Returns:
+            The closure's loss, which is that before the step, or `None` without a closure.
+        """
+        if torch.compiler.is_compiling():
+            return uncompiled(Angle.step, self, closure)
+        if self._stepping:
+            self._refuse_in_closure("step()")
+        if self._evaluating:
+            self._forget_scaler()
+            raise RuntimeError("the parameters are set for evaluation: call optimizer.train() before step()")
+        self._look_at_lr()
+        loss = None
+        if closure is not None:
+            self._refuse_closure_of_scaler()
+            if self._unsettled:
+                self._settle()
+            loss = self._evaluate(closure)
+        try:
+            self._advance()
+        except BaseException:
+            self._forget_scaler()
+            raise
+        return loss
+
+    def _evaluate(self, closure: Callable[[], Any]) -> Any:
+        self._stepping = self._context.stepping = True
+        try:
+            if not self._context.known:
+                self._discover()
+            with self._ranks.failing_together(), torch.enable_grad():
+                return closure()
+        except BaseException:
+            self._context.statistics.put_back()
+            raise
+        finally:
+            self._stepping = self._context.stepping = False
+
+    def _advance(self) -> None:
+        """Use the current gradients as the table at the head of this file says."""
+        if not self._context.known:
+            self._discover(last=True)
+        if self._unsettled and not self._settle():
+            return
+        buckets = self._collected()
+        try:
+            scaled = self._divide_by_scale(buckets)
+            along = self._measure(buckets)
+            if along[0] == 0.0:  # nothing to learn; torch.distributed.checkpoint primes optimizers with such a step
+                return
+            self._driver.evaluations += 1
+            if self._phase is Phase.STEPS:
+                ended = self._step(buckets, *along, scaled=scaled)
+            elif self._phase is Phase.FIRST:
+                ended = self._continue_first(buckets, *along)
+            else:
+                ended = self._begin_first(buckets, along[0], scaled=scaled)
+        except BaseException:
+            self._undo(buckets)
+            raise
+        finally:
+            for bucket in buckets:
+                bucket.release()
+        self._ranks.moved()
+        self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
+        if ended and (self._optimizer_search_hooks or self._phase is Phase.START):
+            record = self.last
+            warn_of(record)
+            self._call_hooks(record)
+
+    def _undo(self, buckets: list[Bucket]) -> None:
+        """After an interrupt: put the parameters back to where they were before this call."""
+        if self._moving:
+            self._moving = False
+            for bucket in buckets:
+                bucket.go_back()
+                bucket.forget()  # it may be incomplete
+        elif self._driver.pending is not None and self._phase is Phase.FIRST:
+            self._to_probe(buckets)
+
+    def _step(self, buckets: list[Bucket], gg: float, gu: float, uu: float, *, scaled: bool) -> bool:
+        """Accept the current point and take the next step from it; return whether a step was taken or given up."""
+        if not (math.isfinite(gg) and math.isfinite(gu) and math.isfinite(uu)) or self._overflows(buckets, gg):
+            return self._halve(buckets, scaled=scaled)
+        self._failures = 0
+        state = self._driver.state
+        memory = self.search.count_step(state.memory)
+        self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
+        self._accept(buckets)
+        norm = math.sqrt(gg)
+        self._move(buckets, norm, gu, norm * math.sqrt(uu))
+        return True
+
+    def _accept(self, buckets: list[Bucket]) -> None:
+        """Average the current point."""
+        if self._context.statistics.places:
+            self._context.statistics.keep()
+        if self.average:
+            self._averaged += 1
+            weight = (_POWER + 1.0) / (self._averaged + _POWER)
+            for bucket in buckets:
+                bucket.average(weight)
+            if self._idle:
+                foreach_lerp_(self._idle[1], self._idle[0], weight)
+            if self._context.statistics.places:
+                self._average_statistics(weight)
+
+    def _move(self, buckets: list[Bucket], norm: float, gu: float, scale: float) -> None:
+        """Set the step from the angle between gradient and displacement, and take it in place."""
+        memory = self._driver.memory
+        cosine = max(-1.0, min(1.0, gu / scale)) if scale > 0.0 else 0.0
+        self._heading, self._before = (gu, scale), memory
+        after = self.search.next_step(memory, cosine)
+        factor, self._guard = self._guard.factor(norm), self._guard.after(norm)
+        times = float(memory.taken + 1)
+        for bucket in buckets:
+            bucket.save()
+        self._moving = True
+        for bucket in buckets:
+            if factor != 1.0:
+                bucket.scale_gradients(factor)
+            bucket.move(after.step, times)
+        self._driver.state = self._driver.state._replace(memory=after)
+        self._moving = False
+
+    def _halve(self, buckets: list[Bucket], *, scaled: bool) -> bool:
+        """Evaluate a point that is not finite again, halve its step, and undo it where that does not help."""
+        self._context.statistics.put_back()
+        self._failures += 1
+        driver = self._driver
+        if self._failures <= _PATIENCE[scaled]:
+            return False
+        memory = self.search.halve_step(driver.memory)
+        times = float(memory.taken + 1)
+        if memory.step >= self.search.step_min:
+            for bucket in buckets:
+                bucket.halve(times)
+            driver.state = driver.state._replace(memory=memory)
+            return False
+        for bucket in buckets:
+            bucket.go_back()
+        record: Record[Any, Any] = Record(
+            self.search,
+            Origin(Heading(math.nan, *self._heading), math.nan),
+            self._before,
+            Outcome(0.0, None, Stop.NON_FINITE, self.search.start()),
+            [(memory.step, Slope(math.nan))],
+        )
+        self._forget(buckets)
+        state = driver.state
+        driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
+        return True
+
+    def _begin_first(self, buckets: list[Bucket], gg: float, *, scaled: bool) -> bool:
+        """Compute Adam's direction and begin the first search along it; return whether it ended at once."""
+        finite = math.isfinite(gg) and not self._overflows(buckets, gg)
+        if not finite and scaled and self._failures < _PATIENCE[scaled]:  # the scaler lowers its scale
+            self._failures += 1
+            self._context.statistics.put_back()
+            return False
+        self._failures = 0
+        slope = length = math.nan
+        if finite:
+            self._guard = self._guard.after(math.sqrt(gg))
+            for bucket in buckets:
+                bucket.aim()
+            _, slope, square = self._measure(buckets)
+            length = math.sqrt(square)
+        begun = self._driver.begin(Origin(Heading(slope, 0.0, 0.0), length), zero_direction=length == 0.0)
+        self._context.statistics.put_back()
+        if begun:
+            self._phase = Phase.FIRST
+            self._to_probe(buckets)
+        return not begun
+
+    def _continue_first(self, buckets: list[Bucket], gg: float, gd: float, dd: float) -> bool:
+        """Tell the first search the slope at its probe; return whether it has ended."""
+        driver = self._driver
+        if self._ranks.any(not all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)):
+            gd = math.nan  # gradients may be finite there, as of a linear loss
+        outcome = driver.observe(Slope(gd))
+        if outcome is None:
+            self._context.statistics.put_back()
+            self._to_probe(buckets)
+            return False
+        driver.accept()
+        if outcome.probe is None:
+            self._context.statistics.put_back()
+            for bucket in buckets:
+                bucket.go_back()
+            self._forget(buckets)
+            return True
+        self._phase = Phase.STEPS
+        for bucket in buckets:
+            bucket.accept_probe(outcome.step)
+        self._accept(buckets)
+        norm = math.sqrt(gg)
+        self._move(buckets, norm, outcome.step * gd, norm * outcome.step * math.sqrt(dd))
+        return True
+
+    def _to_probe(self, buckets: list[Bucket]) -> None:
+        """Move the parameters to the step that the first search asks for."""
+        pending = self._driver.pending
+        assert pending is not None
+        for bucket in buckets:
+            bucket.to_probe(pending.step)
+
+    def _forget(self, buckets: list[Bucket]) -> None:
+        """Forget the displacement, so that the next gradient begins a new first search."""
+        self._phase = Phase.START
+        self._failures = self._averaged = 0
+        for bucket in buckets:
+            bucket.forget()
+
+    @torch.no_grad()
+    def restart(self) -> None:
+        """Begin anew with a first search, keeping Adam's moments.
+
+        For a new stage of training: another data distribution, a stage of fine-tuning, parameters set to other values.
+        The step, the displacement and the average are forgotten.
+        """
+        self._refuse_in_closure("restart()")
+        self.train()
+        if self._phase is Phase.FIRST:  # the parameters are at a probe
+            for parameter in self._known():
+                local(parameter).copy_(local(self.state[parameter][ORIGIN]))
+        for parameter in self._known():
+            local(self.state[parameter][DISPLACEMENT]).zero_()
+        self._forget([])
+        driver = self._driver
+        driver.state = State(self.search.start(), None, driver.last, driver.iterations, 0)
+        self._context.listen()
+
+    def refresh(self) -> None:
+        """Do nothing but look for the model again: this optimizer keeps no gradients, and parameters may be changed."""
+        self._refuse_in_closure("refresh()")
+        self._context.listen()
+
+    @torch.no_grad()
+    def eval(self) -> EvalMode:
+        """Set the parameters to the average (without one: the last accepted point) until `train()`.
+
+        The running statistics of BatchNorm are set to their average too. Also a context manager:
+        `with optimizer.eval(): ...` restores the previous mode at its end. With sharded parameters, call `eval()` and
+        `train()` in all processes.
+        """
+        self._refuse_in_closure("eval()")
+        previously = self._evaluating
+        if not previously:
+            if self._unsettled:
+                self._settle()
+            self._evaluating = True
+            self._swap()
+        return EvalMode(self, previously)
+
+    @torch.no_grad()
+    def train(self) -> None:
+        """End `eval()`: set the parameters back to where training continues."""
+        self._refuse_in_closure("train()")
+        if self._evaluating:
+            self._evaluating = False
+            self._swap()
+
+    def add_param_group(self, param_group: dict[str, Any]) -> None:
+        """Add a parameter group; its parameters move from the next step on."""
+        self._refuse_in_closure("add_param_group()")
+        param_group = without_lr(param_group)
+        super().add_param_group(param_group)
+        try:
+            _check_group(self.param_groups[-1])
+        except ValueError:
+            self.param_groups.pop()
+            raise
+        self._refuse_complex(param_group)
+        self._buckets = None
+        self._context.listen()
+
+    def _shown_in(self, group: dict[str, Any], step: float) -> float:
+        return step * group["lr_scale"]  # type: ignore[no-any-return]
+
+    def _discover(self, *, last: bool = False) -> None:
+        """Find layers with running statistics and other processes, from the modules known so far.
+
+        `last`: an evaluation has been made, so that no further modules are expected.
+        """
+        if self._context.known:
+            return
+        self._context.refresh()
+        around = self._context.around()
+        if self._around is None or list(map(id, around)) != self._around:
+            self._ranks = find(self._parameters(), around, self._process_group)
+            self._around = list(map(id, around))
+        if last:
+            self._context.stop()
+            self._around = None
+
+    def _collected(self) -> list[Bucket]:
+        """Return all parameters that have a gradient, in buckets with their gradients."""
+        buckets = self._buckets
+        if buckets is not None and all(bucket.collect() for bucket in buckets):
+            for parameter in self._others:
+                if parameter.grad is not None:
+                    break
+            else:
+                return buckets
+        moving = self._gradients().parameters  # raises an error if there are none, or sparse ones
+        self._conform()
+        for parameter in moving:
+            add_state(parameter, self.state[parameter], average=self.average)
+        ids = set(map(id, moving))
+        self._others = [parameter for parameter in self._parameters() if id(parameter) not in ids]
+        idle = [parameter for parameter in self._others if AVERAGE in self.state.get(parameter, {})]
+        self._idle = [list(map(local, idle)), [local(self.state[p][AVERAGE]) for p in idle]] if idle else []
+        self._buckets = buckets = buckets_of(self.param_groups, ids, self.state)
+        for bucket in buckets:
+            bucket.collect()
+        return buckets
+
+    def _divide_by_scale(self, buckets: list[Bucket]) -> bool:
+        """Divide the gradients by GradScaler's scale, if there is one; return whether there is."""
+        scale = vars(self).get("grad_scale")
+        if scale is not None:
+            for bucket in buckets:
+                bucket.scale_gradients(float(1.0 / scale))
+        return "found_inf" in vars(self)
+
+    def _measure(self, buckets: list[Bucket]) -> tuple[float, float, float]:
+        """Return g·g, g·u and u·u for the gradient g and the stored displacement or direction u."""
+        ranks = self._ranks
+        if ranks.size > 1:
+            ranks.begin(self._settings)
+            ranks.at(self.iterations + 1, 0, self._driver.memory.step)
+        return measured(buckets, ranks)
+
+    def _overflows(self, buckets: list[Bucket], gg: float) -> bool:
+        """Return whether squares of these gradients may overflow: an infinite second moment remains infinite."""
+        if all(gg <= bucket.largest for bucket in buckets):
+            return False
+        squares = ((float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients)
+        return self._ranks.any(any(square > largest for square, largest in squares))
+
+    def _settings(self) -> dict[str, str]:
+        """Settings that determine the steps: they must be equal in all processes that train one model."""
+        return settings_of(self.search, self, average=self.average)
+
+
+def _check_group(group: dict[str, Any]) -> None:
+    """Check the options of a parameter group."""
+    betas = group["betas"]
+    good = isinstance(betas, tuple | list) and len(betas) == 2 and all(0.0 <= beta < 1.0 for beta in betas)
+    require(good, "betas", "two numbers in [0, 1)", "they are the decay rates of Adam's moments", betas)
+    require(0.0 <= group["eps"] < math.inf, "eps", "finite and at least 0", "it is added to a root", group["eps"])
+    decay, scale = group["weight_decay"], group["lr_scale"]
+    require(0.0 <= decay < math.inf, "weight_decay", "finite and at least 0", "it shrinks the parameters", decay)
+    require(0.0 <= scale < math.inf, "lr_scale", "finite and at least 0", "it is a factor of the step", scale)

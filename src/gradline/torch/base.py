@@ -1,0 +1,207 @@
+"""`GradlineOptimizer`: what all of gradline's optimizers have in common."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from collections import OrderedDict
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, TypeAlias
+
+from torch import Tensor
+from torch.optim import Optimizer
+from torch.utils.hooks import RemovableHandle
+
+from gradline.protocol import Record, Search, Stop
+from gradline.torch.distributed.sharded import local_gradient
+from gradline.torch.line import Gradients
+from gradline.torch.private import foreach_mul_, not_compiled
+
+__all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "uncompiled", "warn_of"]
+
+SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
+"""Hook of `register_search_hook`."""
+
+
+class GradlineOptimizer(Optimizer):
+    """Base class of gradline's optimizers: torch optimizers that find the size of each step themselves.
+
+    `group["lr"]` shows the last step and is not an input.
+    """
+
+    # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
+    _step_supports_amp_scaling = True
+
+    _stepping: bool
+    _shown: float | None  # the step in all groups' `lr`; None while it is being set
+    _told_of_lr: bool
+    _optimizer_search_hooks: OrderedDict[int, SearchHook]
+
+    @property
+    @abstractmethod
+    def search(self) -> Search[Any, Any]:
+        """The rule that finds the step sizes."""
+
+    @property
+    @abstractmethod
+    def evaluations(self) -> int:
+        """Number of gradient evaluations: closure calls, and `step()` calls without a closure."""
+
+    @property
+    @abstractmethod
+    def iterations(self) -> int:
+        """Number of finished searches."""
+
+    @property
+    @abstractmethod
+    def last(self) -> Record[Any, Any]:
+        """Record of the last search: its `.step`, `.stop`, `.evaluations`, `.transcript`."""
+
+    @property
+    @abstractmethod
+    def probing(self) -> bool:
+        """Whether `eval()` would move the parameters, because training is at another point than it evaluates."""
+
+    @abstractmethod
+    def eval(self) -> EvalMode:
+        """Set the parameters to the values to evaluate or save, until `train()`; also a context manager."""
+
+    @abstractmethod
+    def train(self) -> None:
+        """End `eval()`: set the parameters back to where training continues."""
+
+    @abstractmethod
+    def refresh(self) -> None:
+        """Discard the gradient that the last step used; call it after changing or freezing parameters."""
+
+    def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
+        """Register a hook that is called as `hook(record)` after each search; the record is `optimizer.last`.
+
+        Returns:
+            A handle; `handle.remove()` removes the hook.
+        """
+        handle = RemovableHandle(self._optimizer_search_hooks)
+        self._optimizer_search_hooks[handle.id] = hook
+        return handle
+
+    def _refuse_in_closure(self, call: str) -> None:
+        if getattr(self, "_stepping", False):  # it is not set yet during construction
+            raise RuntimeError(
+                f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
+                f"search goes on from what it knows): do it before or after step()"
+            )
+
+    def _forget_scaler(self) -> None:
+        """Delete the attributes GradScaler sets for one step, so that a failed step does not scale the next one too."""
+        for name in ("grad_scale", "found_inf"):
+            vars(self).pop(name, None)
+
+    def _refuse_closure_of_scaler(self) -> None:
+        if hasattr(self, "found_inf"):
+            self._forget_scaler()
+            raise RuntimeError(
+                "GradScaler.step() must be called without a closure (it looks for overflows before the closure has "
+                "run): call backward() before, or unscale in the closure and call step(closure) yourself"
+            )
+
+    def _look_at_lr(self) -> None:
+        """Warn, once, if something has set `group["lr"]`: it has no effect."""
+        shown, self._shown = self._shown, None
+        if shown is None or self._told_of_lr:
+            return
+        if any(group["lr"] != self._shown_in(group, shown) for group in self.param_groups):
+            self._told_of_lr = True
+            warnings.warn(
+                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
+                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
+                UserWarning,
+                stacklevel=6 if "step" in vars(self) else 5,  # beyond torch's wrappers, and a scheduler's
+            )
+
+    def _show(self, step: float) -> None:
+        """Show a step in all groups' `lr`."""
+        self._shown = None
+        for group in self.param_groups:
+            group["lr"] = self._shown_in(group, step)
+        self._shown = step
+
+    def _shown_in(self, group: dict[str, Any], step: float) -> float:
+        """Return the learning rate of a group at a step."""
+        return step
+
+    def _parameters(self) -> list[Tensor]:
+        return [parameter for group in self.param_groups for parameter in group["params"]]
+
+    def _clear(self) -> None:
+        for parameter in self._parameters():
+            parameter.grad = None
+
+    def _gradients(self) -> Gradients:
+        """Return the parameters that have a gradient, with their gradients, divided by GradScaler's scale."""
+        parameters, tensors = [], []
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                gradient = parameter.grad
+                if gradient is not None:
+                    if gradient.is_sparse:
+                        raise TypeError(
+                            f"gradients must be dense (a slope is a sum over all entries), but a parameter of shape "
+                            f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
+                        )
+                    parameters.append(parameter)
+                    tensors.append(local_gradient(parameter, gradient))
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
+            foreach_mul_(tensors, float(1.0 / scale))
+        if not parameters:
+            raise RuntimeError(
+                "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
+                "on parameters that require gradients"
+            )
+        return Gradients(parameters, tensors)
+
+    def _refuse_complex(self, group: dict[str, Any]) -> None:
+        """Remove the group just added, and raise an error, if one of its parameters is complex."""
+        for parameter in group["params"]:
+            if parameter.is_complex():
+                self.param_groups.pop()
+                raise TypeError(
+                    f"parameters must be real (slopes along complex ones are not supported), got one of shape "
+                    f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
+                    f"use torch.view_as_complex of that in the model"
+                )
+
+    def _call_hooks(self, record: Record[Any, Any]) -> None:
+        for hook in list(self._optimizer_search_hooks.values()):
+            hook(record)
+
+
+class EvalMode:
+    """Context manager returned by `eval()`: restores the previous mode at exit."""
+
+    def __init__(self, optimizer: GradlineOptimizer, previously: bool) -> None:
+        self._optimizer = optimizer
+        self._previously = previously
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if not self._previously:
+            self._optimizer.train()
+
+
+@not_compiled
+def uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
+    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain."""
+    return step(*arguments)
+
+
+def warn_of(record: Record[Any, Any]) -> None:
+    """Warn of a search that ended because numbers were not finite."""
+    if record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
+        # The user's call is five frames up, beyond torch's wrappers of step().
+        warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=5)

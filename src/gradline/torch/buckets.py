@@ -1,0 +1,255 @@
+"""Buckets: parameters that one kernel updates together, and the tensors of `Angle` that belong to them.
+
+All tensors are in the optimizer's `state`, from which torch makes checkpoints; a bucket holds lists of them. On a CPU,
+where calls cost more than arithmetic for small tensors, small parameters are *packed*: each kind of tensor is one flat
+tensor, of which `state` has views, and parameters and gradients are copied from and to flat tensors in each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradline.torch.distributed.sharded import is_sharded, local, local_gradient, whole
+from gradline.torch.measuring import LocalReduce, is_small
+from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, fused_adamw_
+
+__all__ = ["AGE", "AVERAGE", "DISPLACEMENT", "ORIGIN", "Bucket", "add_state", "buckets_of", "measured"]
+
+MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
+ORIGIN, DISPLACEMENT, AVERAGE = "origin", "displacement", "average"
+
+
+class Bucket:
+    """Parameters of one group, dtype, device and number of updates, and their tensors.
+
+    Between `collect` and `release` it has the current points and gradients (of sharded parameters, the local shards).
+
+    Args:
+        group: the parameter group, with its options.
+        parameters: the parameters.
+        state: the optimizer's state, which has all tensors of these parameters.
+    """
+
+    def __init__(self, group: dict[str, Any], parameters: list[Tensor], state: Mapping[Tensor, Any]) -> None:
+        self.group, self.parameters = group, parameters
+        self.sharded = any(map(is_sharded, parameters))
+        self.sort = (parameters[0].dtype, parameters[0].device)
+        self.largest = torch.finfo(self.sort[0]).max / 4.0
+        self.points: list[Tensor] = []
+        self.gradients: list[Tensor] = []
+        self._hold(state)
+        self._age = state[parameters[0]][AGE].to(parameters[0].device, torch.float32, copy=True)
+        for parameter in parameters:  # one tensor for all of them
+            state[parameter][AGE] = self._age
+        self._ages = [self._age] * len(self.means)
+
+    def _hold(self, state: Mapping[Tensor, Any]) -> None:
+        """Set the lists of tensors from the state."""
+        self.means, self.squares, self.origins, self.displacements, self.averages = (
+            [local(state[parameter][name]) for parameter in self.parameters]
+            if name in state[self.parameters[0]]
+            else []
+            for name in (MEAN, SQUARE, ORIGIN, DISPLACEMENT, AVERAGE)
+        )
+
+    def collect(self) -> bool:
+        """Get the current points and gradients; return False if one is missing, or dtype or device changed."""
+        first = self.parameters[0]
+        if (first.dtype, first.device) != self.sort:
+            return False
+        gradients: list[Any] = [parameter.grad for parameter in self.parameters]
+        for gradient in gradients:
+            if gradient is None or gradient.is_sparse:
+                return False
+        self._take(gradients)
+        return True
+
+    def _take(self, gradients: list[Tensor]) -> None:
+        if self.sharded:
+            self.points = [local(parameter) for parameter in self.parameters]
+            self.gradients = [local_gradient(p, g) for p, g in zip(self.parameters, gradients, strict=True)]
+        else:
+            self.points, self.gradients = self.parameters, gradients
+
+    def release(self) -> None:
+        """End the use of points and gradients: the parameters have the new values, and no gradient is kept alive."""
+        self.gradients = []
+
+    def scale_gradients(self, factor: float) -> None:
+        """Multiply the gradients, not those of the parameters, by a factor."""
+        self.gradients = [gradient * factor for gradient in self.gradients]
+
+    def measure(self) -> tuple[float, float, float] | None:
+        """Return g·g, g·u and u·u if there is a quicker way than the general one."""
+        return None
+
+    def aim(self) -> None:
+        """Save the points as origins and average, and compute Adam's direction in place of the displacement."""
+        foreach_copy_(self.origins, self.points)
+        if self.averages:
+            foreach_copy_(self.averages, self.points)
+        self.forget()
+        self._update(self.displacements, 1.0, decay=0.0)
+        decay = self.group["weight_decay"] * self.group["lr_scale"]
+        if decay:
+            foreach_add_(self.displacements, self.points, alpha=-decay)
+
+    def to_probe(self, step: float) -> None:
+        """Move to a step along the direction."""
+        self.go_back()
+        foreach_add_(self.points, self.displacements, alpha=step)
+
+    def go_back(self) -> None:
+        """Move to the origins."""
+        foreach_copy_(self.points, self.origins)
+
+    def forget(self) -> None:
+        """Set the displacement to zero."""
+        foreach_mul_(self.displacements, 0.0)
+
+    def accept_probe(self, step: float) -> None:
+        """Make the displacement of the direction."""
+        foreach_mul_(self.displacements, step)
+
+    def average(self, weight: float) -> None:
+        """Add the points to the average."""
+        foreach_lerp_(self.averages, self.points, weight)
+
+    def save(self) -> None:
+        """Save the points as origins."""
+        foreach_copy_(self.origins, self.points)
+
+    def move(self, step: float, times: float) -> None:
+        """Add Adam's update to the points, and `times` of it to the displacement."""
+        self._update(self.points, step, decay=self.group["weight_decay"])
+        self._displace(times)
+
+    def halve(self, times: float) -> None:
+        """Go back half of the way to the origins."""
+        foreach_add_(self.displacements, self.points, alpha=-times)
+        foreach_lerp_(self.points, self.origins, 0.5)
+        foreach_add_(self.displacements, self.points, alpha=times)
+
+    def _displace(self, times: float) -> None:
+        foreach_add_(self.displacements, self.points, alpha=times)
+        foreach_add_(self.displacements, self.origins, alpha=-times)
+
+    def _update(self, targets: list[Tensor], step: float, decay: float) -> None:
+        """Add AdamW's update to some tensors: to the points themselves, or to zeros, which gives the direction."""
+        group = self.group
+        beta1, beta2 = group["betas"]
+        self._age.add_(1.0)
+        fused_adamw_(
+            targets,
+            self.gradients,
+            self.means,
+            self.squares,
+            self._ages,
+            lr=step * group["lr_scale"],
+            beta1=beta1,
+            beta2=beta2,
+            eps=group["eps"],
+            weight_decay=decay,
+        )
+
+
+class Packed(Bucket):
+    """A bucket of small parameters on a CPU, in flat tensors. Its methods are those of `Bucket`, on one tensor each."""
+
+    def _hold(self, state: Mapping[Tensor, Any]) -> None:
+        sizes = [parameter.numel() for parameter in self.parameters]
+        flat = torch.empty(sum(sizes), dtype=self.sort[0])
+        pair = torch.empty(2, sum(sizes), dtype=self.sort[0])  # gradient and displacement
+
+        def views(whole: Tensor) -> list[Tensor]:
+            return [part.view(p.shape) for part, p in zip(torch.split(whole, sizes), self.parameters, strict=True)]
+
+        def packed(name: str, whole: Tensor | None = None) -> list[Tensor]:
+            if name not in state[self.parameters[0]]:
+                return []
+            whole = torch.empty_like(flat) if whole is None else whole
+            for parameter, view in zip(self.parameters, views(whole), strict=True):
+                state[parameter][name] = view.copy_(state[parameter][name])
+            return [whole]
+
+        self._pair, self._transposed = pair, pair.t()
+        self._points, self._gradients = views(flat), views(pair[0])
+        self._flat, self._gradient = [flat], [pair[0]]
+        self.displacements = packed(DISPLACEMENT, pair[1])
+        self.means, self.squares, self.origins, self.averages = map(packed, (MEAN, SQUARE, ORIGIN, AVERAGE))
+        self._point, self._origin, self._displacement = flat, self.origins[0], pair[1]
+
+    def _take(self, gradients: list[Tensor]) -> None:
+        foreach_copy_(self._points, self.parameters)
+        foreach_copy_(self._gradients, gradients)
+        self.points, self.gradients = self._flat, self._gradient
+
+    def release(self) -> None:
+        """Write the points to the parameters."""
+        if self.points:
+            foreach_copy_(self.parameters, self._points)
+            self.points = []
+
+    def scale_gradients(self, factor: float) -> None:
+        """Multiply the gradients."""
+        self._pair[0].mul_(factor)
+
+    def measure(self) -> tuple[float, float, float] | None:
+        """Return g·g, g·u and u·u, computed by one call."""
+        (gg, gu), (_, uu) = torch.mm(self._pair, self._transposed).tolist()
+        return gg, gu, uu
+
+    def average(self, weight: float) -> None:
+        """Add the points to the average."""
+        self.averages[0].lerp_(self._point, weight)
+
+    def save(self) -> None:
+        """Save the points as origins."""
+        self._origin.copy_(self._point)
+
+    def _displace(self, times: float) -> None:
+        self._displacement.add_(self._point, alpha=times).sub_(self._origin, alpha=times)
+
+
+def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mapping[Tensor, Any]) -> list[Bucket]:
+    """Return the parameters whose ids are in `moving`, in buckets."""
+    buckets = []
+    for group in groups:
+        alike: dict[Any, list[Tensor]] = {}
+        for parameter in group["params"]:
+            if id(parameter) in moving:
+                key = (parameter.dtype, parameter.device, is_sharded(parameter), float(state[parameter][AGE]))
+                alike.setdefault(key, []).append(parameter)
+        for (_, _, sharded, _), parameters in alike.items():
+            kind = Packed if not sharded and is_small(parameters) else Bucket
+            buckets.append(kind(group, parameters, state))
+    return buckets
+
+
+def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, float, float]:
+    """Return g·g, g·u and u·u of the gradient g and the displacement (or direction) u, in one transfer."""
+    if len(buckets) == 1 and ranks.size == 1:
+        numbers = buckets[0].measure()
+        if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
+            return numbers
+    return ranks.gram(
+        [parameter for bucket in buckets for parameter in bucket.parameters],
+        [gradient for bucket in buckets for gradient in bucket.gradients],
+        [part for bucket in buckets for part in bucket.displacements],
+    )
+
+
+def add_state(parameter: Tensor, held: dict[str, Any], *, average: bool) -> None:
+    """Add the tensors of a parameter that are missing in its state."""
+    part = local(parameter).detach()
+    held.setdefault(AGE, torch.zeros((), dtype=torch.float32, device=part.device))
+    for name in (MEAN, SQUARE, DISPLACEMENT):
+        if name not in held:
+            held[name] = whole(torch.zeros_like(part), parameter)
+    for name in (ORIGIN, AVERAGE) if average else (ORIGIN,):
+        if name not in held:
+            held[name] = whole(part.clone(), parameter)
