@@ -124,6 +124,25 @@ def test_fine_tuning():
     assert unfrozen < head
 
 
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+def test_the_notebook():
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(EXAMPLES / "first_training.ipynb", as_version=4)
+    stored = [kinds(cell) for cell in notebook.cells]
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    assert [kinds(cell) for cell in notebook.cells] == stored  # what the repository shows
+    text = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert float(re.search(r"test loss (\S+);", text)[1]) < 0.3
+    assert "the same parameters, bit for bit" in text
+
+
+def kinds(cell):
+    """The kinds of the outputs of a cell."""
+    return [sorted(output.get("data", {})) or output.output_type for output in cell.get("outputs", ())]
+
+
 @pytest.mark.slow
 def test_ddp(tmp_path):
     checkpoint = tmp_path / "checkpoint.pt"

@@ -16,7 +16,7 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 
 
 @click.command(
-    short_help="Hold the paper's claims against results.",
+    short_help="Test the paper's claims on results.",
     epilog="\b\nExamples:\n"
     "  gradline claims                                    claim 1, computed on the spot\n"
     "  gradline claims results/bcwd\n"
@@ -25,7 +25,7 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 @click.argument("source", metavar="[DIR]", type=click.Path(), required=False)
 @click.option("--markdown", is_flag=True, help="Print it as a Markdown table.")
 def claims(source: str | None, markdown: bool) -> None:
-    """Say of each claim of the paper whether the runs in DIR reproduce it, with the paper's figures and ours.
+    """Report for each claim of the paper whether the runs in DIR reproduce it, with the paper's figures and ours.
 
     DIR is a folder of results, or a file that `gradline results` wrote with --csv or --pack. A claim has parts; one
     that no run can decide is "not run". Claim 1 is about one line through a loss: it needs no runs, and is computed
@@ -38,7 +38,7 @@ def claims(source: str | None, markdown: bool) -> None:
     if markdown:
         click.echo(_markdown(verdicts))
         return
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
 
     out = console()
     for verdict in verdicts:
@@ -53,7 +53,10 @@ def _summary(source: Path) -> pd.DataFrame:
     from gradline.lab import summary
 
     if source.suffix != ".csv":
-        return summary(source)
+        found = summary(source)
+        if found.empty:
+            raise click.ClickException(f"{source} has no results; `gradline run bcwd --out {source}` makes some")
+        return found
     frame = pd.read_csv(source)
     missing = {"problem", "method", "start_train_loss", "step_early"} - set(frame)
     if missing:
