@@ -257,7 +257,7 @@ def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, floa
         if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
             return numbers
     return ranks.gram(
-        [parameter for bucket in buckets for parameter in bucket.parameters],
+        [parameter for bucket in buckets for parameter in bucket.parameters[: len(bucket.gradients)]],  # 1 if packed
         [gradient for bucket in buckets for gradient in bucket.gradients],
         [part for bucket in buckets for part in bucket.displacements],
     )
