@@ -39,7 +39,7 @@ from gradline.torch.line import Line
 
 
 class LastStep(Displacement):
-    """A way of one step: a horizon that does not grow."""
+    """A displacement of one step: a horizon that does not grow."""
 
     def add(self, line: Line, step: float, before: int) -> None:
         """Forget all steps before."""
@@ -47,7 +47,7 @@ class LastStep(Displacement):
 
 
 class LateSteps(Displacement):
-    """A way from the mean of about the last tenth of the points."""
+    """A displacement from the mean of about the last tenth of the points."""
 
     def add(self, line: Line, step: float, before: int) -> None:
         """Forget quickly: a weight of 9/(n + 9) for the present point."""
@@ -55,7 +55,7 @@ class LateSteps(Displacement):
 
 
 class AllSteps(Displacement):
-    """A way from the very first point."""
+    """A displacement from the very first point."""
 
     def add(self, line: Line, step: float, before: int) -> None:
         """Forget nothing."""
@@ -68,20 +68,22 @@ class Target(Angle):
 
     target: float = 0.0
 
-    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
-        return super()._adapted(memory, cosine - (0.0 if memory.rising else self.target))
+    def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        """Subtract the target."""
+        return super().next_step(memory, cosine - self.target)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Steady(Angle):
-    """A feedback that does not slow down: α ← α exp(-(c - target)/2), doubling until c first is positive."""
+    """A feedback that does not slow down: α ← α exp(-(c - target)/2); α doubles until c first is positive."""
 
     target: float = 0.0
 
-    def _adapted(self, memory: AngleMemory, cosine: float) -> AngleMemory:
-        rising = memory.rising and cosine < 0.0
-        factor = 2.0 if rising else math.exp(-(cosine - self.target) / 2.0)
-        return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * factor)), rising=rising)
+    def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        """Keep in `square` whether a cosine was positive."""
+        square = 1.0 if cosine >= 0.0 else memory.square
+        factor = 2.0 if square == 0.0 else math.exp(-(cosine - self.target) / 2.0)
+        return memory._replace(step=max(self.step_min, min(self.step_max, memory.step * factor)), square=square)
 
 
 ADAM = torch.optim.Adam
@@ -90,10 +92,12 @@ VARIANTS: dict[str, Make] = {
     "angle": (Angle(), Displacement, ADAM),
     "gain 5": (Angle(gain=5.0), Displacement, ADAM),
     "gain 20": (Angle(gain=20.0), Displacement, ADAM),
+    "climb 0": (Angle(climb=0.0), Displacement, ADAM),
+    "climb 3": (Angle(climb=3.0), Displacement, ADAM),
     "target 0.05": (Target(target=0.05), Displacement, ADAM),
     "target 0.2": (Target(target=0.2), Displacement, ADAM),
-    "way of the late steps": (Angle(), LateSteps, ADAM),
-    "way from the first point": (Angle(), AllSteps, ADAM),
+    "displacement from late points": (Angle(), LateSteps, ADAM),
+    "displacement from the first point": (Angle(), AllSteps, ADAM),
     "last step, target 0": (Steady(), LastStep, ADAM),
     "last step, target 0.2": (Steady(target=0.2), LastStep, ADAM),
     "last step, steepest descent, target 0.2": (Steady(target=0.2), LastStep, None),

@@ -3,7 +3,6 @@
     python benchmarks/first_steps.py                                  # all problems, 8 seeds: about 10 minutes
     python benchmarks/first_steps.py --problems tune --seeds 4        # half of them, fewer seeds
     python benchmarks/first_steps.py --json benchmarks/results/first_steps.json
-    python benchmarks/first_steps.py --rule candidate --json benchmarks/results/first_steps_candidate.json
 
 Ways to train, all with the same number of evaluations:
 
@@ -27,9 +26,7 @@ from collections.abc import Callable, Generator
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
-import angle_candidate
 import torch
 from rich.console import Console
 from rich.table import Table
@@ -38,20 +35,16 @@ from torch.nn import functional
 
 import gradline
 from gradline.protocol import Outcome, Slope, Stop
-from gradline.searches import Angle
-
-RULES: dict[str, type[Any]] = {"present": Angle, "candidate": angle_candidate.Angle}
+from gradline.searches import Angle, AngleMemory
 
 
-def forced(rule: type[Any], step: float) -> Any:
-    """A rule without its first search, which begins with a step."""
+@dataclass(frozen=True, kw_only=True)
+class Forced(Angle):
+    """Angle without its first search: begins with `step_first`."""
 
-    @dataclass(frozen=True, kw_only=True)
-    class Forced(rule):  # type: ignore[misc]
-        def _first(self, *arguments: Any) -> Generator[float, Slope, Outcome[Any]]:
-            return self._take(arguments[-1], 0, Stop.FIXED)  # type: ignore[no-any-return]
-
-    return Forced(step_first=step)
+    def _first(self, slope: float, memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
+        del slope
+        return self._take(memory, memory, 0, Stop.FIXED)
 
 
 class Residual(nn.Module):
@@ -211,12 +204,12 @@ WAYS = ("loop", "closure", "small")
 SHOWN = ("loss", "first", "hundred", "last", "evaluations")
 
 
-def train(problem: Problem, rule: type[Any], way: str, seed: int, first: float | None) -> dict[str, float]:
+def train(problem: Problem, way: str, seed: int, first: float | None) -> dict[str, float]:
     """Train once; return the numbers of the run."""
     inputs, targets = problem.data()
     torch.manual_seed(seed)
     model = problem.model()
-    search = rule() if first is None else forced(rule, first)
+    search = Angle() if first is None else Forced(step_first=first)
     optimizer = gradline.LineSearchOptimizer(model.parameters(), search, direction=torch.optim.Adam)
     draws = torch.Generator().manual_seed(seed + 1000)
     made = 0
@@ -256,14 +249,12 @@ def main() -> None:
     """Measure what is missing, and show all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--problems", choices=["all", "tune", "held-out"], default="all")
-    parser.add_argument("--rule", choices=RULES, default="present", help="which one of Angle (default: present)")
     parser.add_argument("--ways", nargs="*", default=list(WAYS), choices=WAYS)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--evaluations", type=int, help="of each run (default: the problem's)")
     parser.add_argument("--json", type=Path, help="keep all runs here")
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    rule = RULES[arguments.rule]
     file: Path | None = arguments.json
     known: dict[str, dict[str, float]] = json.loads(file.read_text()) if file and file.exists() else {}
     table = Table("problem", "way", "seeds", "loss: median", "worst", "worst/median", *SHOWN[1:], box=None)
@@ -281,9 +272,9 @@ def main() -> None:
                     if way == "small":
                         loop = f"{name} | loop | {problem.evaluations} | {seed}"
                         if loop not in known:
-                            known[loop] = train(problem, rule, "loop", seed, None)
+                            known[loop] = train(problem, "loop", seed, None)
                         first = known[loop]["first"] / 100.0
-                    known[key] = train(problem, rule, way, seed, first)
+                    known[key] = train(problem, way, seed, first)
                     if file:
                         file.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
                 runs.append(known[key])

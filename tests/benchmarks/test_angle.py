@@ -28,11 +28,11 @@ def test_every_variant_runs_and_what_is_there_is_not_made_again(tmp_path):
     file = tmp_path / "angle.json"
     shown = run(file, "--budget", "40")
     known = json.loads(file.read_text())
-    assert len(known) == 12
+    assert len(known) == 14
     assert len(set(known.values())) > 8  # they are not the same method
     assert all(0.0 < loss < 10.0 for loss in known.values())
-    for name in ("gain 20", "way of the late steps", "last step, target 0.2"):
+    for name in ("gain 20", "displacement from late points", "last step, target 0.2"):
         assert name in shown
         assert f"{name} | regression/10 | 40 | 0" in known
     file.write_text(json.dumps(dict.fromkeys(known, 7.5)))
-    assert run(file, "--budget", "40").count("7.5") == 12
+    assert run(file, "--budget", "40").count("7.5") == 14

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from gradline.protocol import Heading, Origin, Pending, Slope, Stop
 from gradline.searches import Angle, AngleMemory
+from gradline.searches.angle import EARLY, FIRST_PART
 from gradline.testing import check_line_search
 
 NAN, INF = math.nan, math.inf
@@ -32,29 +33,36 @@ def told(pending, *slopes):
     return asked
 
 
-def test_the_first_search_doubles_while_it_goes_downhill_and_takes_a_quarter_of_the_last_such_step():
+def test_the_first_search_doubles_until_the_slopes_are_positive_beyond_their_noise():
     pending = begun()
-    slopes = (-5.0, -4.0, -3.0, -2.0, 0.5, -0.9)
-    assert told(pending, *slopes) == [1e-3, 2e-3, 4e-3, 8e-3, 16e-3, 2e-3]
-    assert (pending.outcome.step, pending.outcome.probe) == (2e-3, 5)
+    slopes = (-0.9, -0.8, 0.1, -0.6, 0.5, 0.9, 1.0, 1.0)  # one positive slope does not end it, four in a row do
+    asked = told(pending, *slopes, 0.3)
+    assert asked[:-1] == [1e-3 * 2**k for k in range(8)]
+    assert asked[-1] == pytest.approx(FIRST_PART * math.sqrt(8e-3 * 128e-3))
+    assert (pending.outcome.step, pending.outcome.probe) == (asked[-1], 8)
     assert pending.outcome.stop is Stop.SIGN_CHANGE
-    assert pending.outcome.memory == AngleMemory(2e-3, 1, -1.0, True, 2e-3)
+    assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1])
 
 
-def test_the_last_downhill_step_is_taken_whatever_the_next_batch_says_of_it():
+def test_steep_slopes_count_as_the_slope_at_the_origin():
     pending = begun()
-    told(pending, -1.0, 1.0, 2.0)
-    assert pending.outcome.step == 1e-3
+    told(pending, -1.0, 1e9, 1e30, -0.9)
+    assert pending.step == pytest.approx(16e-3)
+
+
+def test_a_first_search_that_starts_uphill_ends_below_its_first_step():
+    pending = begun()
+    told(pending, 0.9, 0.9, 0.9, 0.9)
+    assert pending.step == pytest.approx(FIRST_PART * math.sqrt(0.5e-3 * 8e-3))
 
 
 def test_a_first_guess_that_is_too_long_is_divided_a_few_times():
     pending = begun()
-    assert told(pending, 1.0, 1.0, -1.0) == [1e-3, 1e-3 / 4, 1e-3 / 16]
-    assert pending.outcome.step == 1e-3 / 16
-    assert pending.outcome.stop is Stop.SIGN_CHANGE
+    assert told(pending, 5.0, NAN, -0.5, -0.4) == [1e-3, 1e-3 / 16, 1e-3 / 256, 2e-3 / 256]
     pending = begun()
-    told(pending, *[1.0] * 16)
-    assert (pending.outcome.step, pending.outcome.stop) == (1e-12, Stop.BUDGET)
+    told(pending, *[2.0] * 9)
+    assert (pending.outcome.step, pending.outcome.probe, pending.outcome.stop) == (0.0, None, Stop.UPHILL)
+    assert pending.outcome.memory == Angle().start()  # the next gradient begins again
 
 
 def test_a_first_search_that_never_goes_uphill_ends_at_the_largest_step():
@@ -65,24 +73,24 @@ def test_a_first_search_that_never_goes_uphill_ends_at_the_largest_step():
 
 def test_what_is_not_finite_ends_the_doubling_and_is_never_accepted():
     pending = begun()
-    assert told(pending, -1.0, NAN, NAN, NAN, -1.0) == [1e-3, 2e-3, 1e-3, 1e-3, 5e-4]
-    assert pending.outcome.step == 5e-4
-    pending = begun(memory=AngleMemory(0.1, 50, 0.0, False, 0.0))
+    first = FIRST_PART * math.sqrt(1e-3 * 2e-3)
+    asked = told(pending, -1.0, NAN, NAN, NAN, -1.0)
+    assert asked == pytest.approx([1e-3, 2e-3, first, first, first / 2])
+    assert pending.outcome.step == asked[-1]
+    pending = begun(memory=AngleMemory(0.1, 50, 0.0, 0.0, 0.0))
     assert told(pending, INF, NAN, INF, 3.0) == [0.1, 0.1, 0.05, 0.025]
     assert (pending.outcome.step, pending.outcome.probe) == (0.025, 3)
     assert pending.outcome.memory.step == 0.025
 
 
 def test_one_bad_batch_leaves_the_step_alone():
-    pending = begun(memory=AngleMemory(0.1, 50, 0.0, False, 0.0))
+    pending = begun(memory=AngleMemory(0.1, 50, 0.0, 0.0, 0.0))
     assert told(pending, NAN, 3.0) == [0.1, 0.1]
-    assert pending.outcome.memory == AngleMemory(0.1, 51, 0.0, False, 0.1)
+    assert pending.outcome.memory == AngleMemory(0.1, 51, 0.0, 0.0, 0.1)
 
 
-@pytest.mark.parametrize(
-    "memory", [AngleMemory(1e-11, 50, -0.3, True, 0.0), AngleMemory(1e-11, 50, 0.0, False, 0.0)], ids=str
-)
-def test_where_nothing_is_finite_it_stays_where_it_is_with_the_step_it_had(memory):
+def test_where_nothing_is_finite_it_stays_where_it_is_with_the_memory_it_had():
+    memory = AngleMemory(1e-11, 50, -0.3, 0.01, 1e-10)
     pending = begun(cosine=-0.5, memory=memory)
     while pending.outcome is None:
         pending.tell(Slope(NAN))
@@ -97,61 +105,98 @@ def test_a_first_search_where_nothing_is_finite_is_made_again():
     assert (pending.outcome.stop, pending.outcome.memory) == (Stop.NON_FINITE, Angle().start())
 
 
-@pytest.mark.parametrize(("cosine", "factor"), [(0.0, 1.0), (0.5, math.exp(-12 * 0.5 / 60)), (-1.0, math.exp(12 / 60))])
-def test_the_step_follows_the_angle(cosine, factor):
-    pending = begun(cosine=cosine, memory=AngleMemory(0.1, 50, 0.0, False, 0.0))
-    assert pending.step == pytest.approx(0.1 * factor, rel=1e-14)
-    told(pending, 1e9)  # whatever the slope
-    assert pending.outcome.stop is Stop.ANGLE
-    assert pending.outcome.memory.taken == 51
-
-
-def reference(cosines, gain, first):
-    """The rule again, written without the protocol, for directions of length 1."""
-    steps, rising, mean, step, gone = [], True, -1.0, first, [first]
+def reference(cosines, search, first):
+    """The rule again, with sums over all cosines and steps instead of a memory."""
+    steps, counted = [first], []
     for taken, cosine in enumerate(cosines, start=1):
-        weighed = sum(k * length for k, length in enumerate(gone, start=1)) / taken
-        if cosine > 0 and not rising:
-            cosine *= min(1.0, taken * step / weighed)
-        if rising:
-            mean = (taken * mean + 10 * cosine) / (taken + 10)
-            if mean >= 0:
-                rising = False
-            else:
-                step *= math.exp(-0.7 * mean)
-        if not rising:
-            step *= math.exp(min(0.7, max(-0.7, -gain * cosine / (taken + 10))))
-        step = min(1e7, max(1e-12, step))
-        steps.append(step)
-        gone.append(step)
-    return steps
+        share = min(1.0, 2.0 * steps[-1] / np.mean(steps))
+        counted.append(cosine * share if cosine > 0 else cosine)
+        weights = np.arange(1, taken + 1) / sum(range(1, taken + 1))
+        mean, error = weights @ counted, math.sqrt(weights**2 @ np.square(counted))
+        climb = search.climb * share * math.tanh(-mean / error / 2) if mean < 0 and cosine < 0 else 0.0
+        power = climb - search.gain * counted[-1]
+        steps.append(steps[-1] * min(2.0, max(0.5, math.exp(min(1.0, max(-1.0, power / (taken + EARLY)))))))
+        steps[-1] = min(search.step_max, max(search.step_min, steps[-1]))
+    return steps[1:]
 
 
 @given(
-    cosines=st.lists(st.floats(-1.0, 1.0), min_size=1, max_size=60),
+    cosines=st.lists(st.integers(-100, 100).map(lambda percent: percent / 100.0), min_size=1, max_size=60),
     gain=st.floats(0.1, 100.0),
+    climb=st.floats(0.0, 10.0),
     first=st.floats(1e-6, 10.0),
 )
-def test_it_equals_the_rule_written_another_way(cosines, gain, first):
-    search = Angle(gain=gain)
-    memory, steps = AngleMemory(first, 1, -1.0, True, first), []
+def test_it_equals_the_rule_written_another_way(cosines, gain, climb, first):
+    search = Angle(gain=gain, climb=climb)
+    memory, steps = search.count_step(search.start()._replace(step=first)), []
     for cosine in cosines:
         pending = begun(search, cosine, memory)
         steps.append(pending.step)
-        pending.tell(Slope(1.0))
-        assert pending.outcome.probe == 0  # one evaluation a step
+        pending.tell(Slope(1e9))  # whatever the slope
+        assert (pending.outcome.probe, pending.outcome.stop) == (0, Stop.ANGLE)  # one evaluation per step
+        assert pending.outcome.memory == search.count_step(search.next_step(memory, cosine))
         memory = pending.outcome.memory
-    assert steps == pytest.approx(reference(cosines, gain, first), rel=1e-9)
+    assert memory.taken == len(cosines) + 1
+    assert steps == pytest.approx(reference(cosines, search, first), rel=1e-6)
 
 
-@given(st.floats(-1.0, 1.0), st.integers(1, 10**9), st.floats(1e-12, 1e7), st.booleans())
-def test_steps_stay_within_their_bounds_and_change_by_a_factor_of_two_at_most(cosine, taken, step, rising):
-    pending = begun(Angle(gain=1e6), cosine, AngleMemory(step, taken, -1.0, rising, 0.0))
-    assert 1e-12 <= pending.step <= 1e7
-    assert 0.49 < pending.step / step < 2.02
+MEMORIES = st.builds(
+    AngleMemory,
+    step=st.floats(1e-12, 1e7),
+    taken=st.integers(1, 10**9),
+    mean=st.floats(-1.0, 1.0),
+    square=st.floats(0.0, 1.0),
+    length=st.floats(0.0, 1e9),
+)
 
 
-def test_no_way_is_no_angle():
+@given(st.floats(-1.0, 1.0), MEMORIES)
+def test_steps_stay_within_their_bounds_and_change_by_a_factor_of_two_at_most(cosine, memory):
+    step = Angle(gain=1e6).next_step(memory, cosine).step
+    assert 1e-12 <= step <= 1e7
+    assert 0.4999 < step / memory.step < 2.0001
+
+
+@given(st.floats(-1.0, 1.0), MEMORIES)
+def test_the_sign_of_the_cosine_is_the_sign_of_the_change(cosine, memory):
+    search = Angle()
+    after = search.next_step(memory, cosine)
+    assert after.step <= memory.step if cosine >= 0.0 else after.step >= memory.step
+    assert (after.taken, after.length) == (memory.taken, memory.length)  # the step is not yet taken
+    assert search.halve_step(after).step == after.step / 2.0
+
+
+@pytest.mark.parametrize("cosine", [-5e-324, -1e-200, -0.0, 5e-324])
+def test_cosines_whose_squares_underflow_change_nothing(cosine):
+    search = Angle()
+    memory = search.count_step(search.start())
+    assert search.next_step(memory, cosine).step == pytest.approx(memory.step)
+
+
+def test_small_cosines_that_agree_make_it_climb_and_noise_of_the_same_size_does_not():
+    def climbed(cosines):
+        search = Angle()
+        memory = search.count_step(search.start())
+        for cosine in cosines:
+            memory = search.count_step(search.next_step(memory, cosine))
+        return memory.step / 1e-3
+
+    signs = np.random.default_rng(0).choice([-1.0, 1.0], 1000)
+    assert climbed(-0.001 * np.ones(1000)) > 20.0
+    assert 0.3 < climbed(0.001 * signs) < 3.0
+
+
+@pytest.mark.parametrize("size", [0.5, 0.2])
+def test_it_climbs_out_of_a_step_a_hundred_times_too_small_within_a_hundred_steps(size):
+    """Cosines of this size while the step is too small, as measured on networks, and 0 beyond."""
+    search = Angle()
+    memory = search.count_step(search.start()._replace(step=1e-5))
+    for _ in range(100):
+        memory = search.count_step(search.next_step(memory, -size if memory.step < 1e-3 else 0.0))
+    assert memory.step > 1e-3
+
+
+def test_no_displacement_is_no_angle():
     assert Heading(-1.0, 0.0, 0.0).cosine == 0.0
     assert Heading(-1.0, -2.0, 1.9999999).cosine == -1.0  # rounding
     assert not Heading(-1.0, INF, 1.0).finite
@@ -159,10 +204,20 @@ def test_no_way_is_no_angle():
 
 
 @pytest.mark.parametrize(
-    "memory", [None, 0.1, (0.1, 1, 0.0, True), AngleMemory(NAN, 1, 0.0, True, 0.0), AngleMemory(0.0, 1, 0.0, True, 0.0)]
+    "memory",
+    [
+        None,
+        0.1,
+        (0.1, 1, 0.0, 0.0, 0.0),
+        AngleMemory(NAN, 1, 0.0, 0.0, 0.0),
+        AngleMemory(0.0, 1, 0.0, 0.0, 0.0),
+        AngleMemory(0.1, -1, 0.0, 0.0, 0.0),
+        AngleMemory(0.1, 1, 0.0, -1.0, 0.0),
+        AngleMemory(0.1, 1, 0.0, 0.0, INF),
+    ],
 )
 def test_a_memory_of_something_else_gets_its_sentence(memory):
-    with pytest.raises(ValueError, match=r"memory must be an AngleMemory \(it has the step before\), got"):
+    with pytest.raises(ValueError, match=r"memory must be an AngleMemory \(it has the previous step\), got"):
         Pending(Angle(), Origin(course(0.0), 1.0), memory)
 
 
@@ -176,27 +231,46 @@ def test_other_settings_conform():
         check_line_search(search)
 
 
-def descend(steps, noise, *, curvature, seed=0, search=None):
-    """Steepest descent on a noisy bowl with the way kept by hand; the losses and the steps."""
+def steepest():
+    return lambda g: -g
+
+
+def adam():
+    """Adam's direction, with its default betas."""
+    first, second, count = 0.0, 0.0, 0
+
+    def direction(g):
+        nonlocal first, second, count
+        first, second, count = 0.9 * first + 0.1 * g, 0.999 * second + 0.001 * g * g, count + 1
+        return -first / (1.0 - 0.9**count) / (np.sqrt(second / (1.0 - 0.999**count)) + 1e-8)
+
+    return direction
+
+
+def descend(steps, noise, *, curvature, seed=0, search=None, directions=adam):
+    """Descend on a noisy bowl with the displacement kept by hand; the losses and the steps."""
     random = np.random.default_rng(seed)
     search = search or Angle()
     x, mean, losses, taken = np.ones(len(curvature)), np.zeros(len(curvature)), [], []
-    memory = search.start()
+    memory, heading = search.start(), directions()
 
     def gradient(at):
         return curvature * at + noise * random.standard_normal(len(at))
 
     g = gradient(x)
-    for step in range(steps):
-        way = x - mean if step else np.zeros_like(x)
-        seen = Heading(-g @ g, g @ way, float(np.linalg.norm(g) * np.linalg.norm(way)))
-        pending = Pending(search, Origin(seen, float(np.linalg.norm(g))), memory)
-        mean += (x - mean) / (step + 1)
-        direction = -g
+    while len(taken) < steps:
+        displacement = x - mean if taken else np.zeros_like(x)
+        direction, scale = heading(g), float(np.linalg.norm(g) * np.linalg.norm(displacement))
+        seen = Heading(float(g @ direction), float(g @ displacement), scale)
+        pending = Pending(search, Origin(seen, float(np.linalg.norm(direction))), memory)
         while pending.outcome is None:
             g = gradient(x + pending.step * direction)
             pending.tell(Slope(float(g @ direction)))
         memory = pending.outcome.memory
+        if pending.outcome.probe is None:
+            g = gradient(x)
+            continue
+        mean += (x - mean) / (len(taken) + 1)
         x = x + pending.outcome.step * direction
         losses.append(0.5 * float(curvature @ (x * x)))
         taken.append(pending.outcome.step)
@@ -220,19 +294,28 @@ BOWL = np.array([1.0, 0.3, 0.1, 0.03])
 
 @pytest.mark.parametrize("curvature", [[1.0], [0.07], [1.0, 0.5], [1.0, 0.1]], ids=str)
 def test_one_overshoot_does_not_end_it(curvature):
-    """With few directions the gradient points back along the whole way, once that has led too far."""
+    """With few directions the gradient points back along the whole displacement, once that has led too far."""
     losses, steps = descend(1000, 0.0, curvature=np.array(curvature))
     assert losses[-1] < 1e-3 * losses[0]
-    assert steps[-1] > 1e-3
+    assert steps[-1] > 0.05 * steps[99]  # no faster than 1/n
 
 
 def test_short_steps_are_not_shrunk_for_what_long_ones_have_overshot():
-    fresh = begun(cosine=1.0, memory=AngleMemory(0.1, 50, 0.0, False, 2.5))
-    stale = begun(cosine=1.0, memory=AngleMemory(0.1, 50, 0.0, False, 50.0))
-    assert fresh.step == pytest.approx(0.1 * math.exp(-12 / 60))
-    assert stale.step == pytest.approx(0.1 * math.exp(-12 / 60 * 0.1))
-    back = begun(cosine=-1.0, memory=AngleMemory(0.1, 50, 0.0, False, 50.0))
-    assert back.step == pytest.approx(0.1 * math.exp(12 / 60))
+    search, gain = Angle(), Angle().gain
+    fresh, stale = (AngleMemory(0.1, 50, 0.0, 0.0, length) for length in (10.0, 100.0))
+    assert search.next_step(fresh, 1.0).step == pytest.approx(0.1 * math.exp(-gain / 60))
+    assert search.next_step(stale, 1.0).step == pytest.approx(0.1 * math.exp(-gain / 60 * 0.1))
+    assert search.next_step(stale, -1.0).step > 0.1 * math.exp(gain / 60 * 0.99)
+
+
+def test_under_cosines_that_stay_positive_the_step_falls_hardly_faster_than_one_over_n():
+    search = Angle()
+    memory, steps = search.count_step(search.start()), []
+    for _ in range(10_000):
+        memory = search.count_step(search.next_step(memory, 1.0))
+        steps.append(memory.step)
+    assert steps[9_999] > 0.05 * steps[999]
+    assert steps[9_999] < 0.2 * steps[999]
 
 
 def test_without_noise_it_converges():
@@ -261,7 +344,9 @@ def test_in_a_hundred_thousand_noisy_steps_the_loss_keeps_falling(noise, curvatu
 def test_a_hundred_times_longer_units_change_nothing_but_the_step():
     """Scaling parameters by 1/s and gradients by s leaves angles alone once the first search has found the scale."""
     search = Angle(step_first=1e-3)
-    one, steps = descend(300, 0.3, curvature=BOWL, search=search)
-    other, scaled = descend(300, 0.3 * 64.0, curvature=BOWL * 64.0, search=Angle(step_first=1e-3 / 64.0))
+    one, steps = descend(300, 0.3, curvature=BOWL, search=search, directions=steepest)
+    other, scaled = descend(
+        300, 0.3 * 64.0, curvature=BOWL * 64.0, search=Angle(step_first=1e-3 / 64.0), directions=steepest
+    )
     assert scaled == pytest.approx(steps / 64.0, rel=1e-9)
     assert other == pytest.approx(one * 64.0, rel=1e-9)

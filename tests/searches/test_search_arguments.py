@@ -112,7 +112,7 @@ BAD = [
                 search,
                 "max_probes",
                 "a whole number of at least 1, or None",
-                "a search must look at one step",
+                "a search needs at least one probe",
                 0,
                 -1,
                 2.5,
@@ -121,6 +121,7 @@ BAD = [
         ]
     ),
     *refused(Angle, "gain", "positive and finite", "it scales the feedback", 0.0, -1.0, INF, NAN),
+    *refused(Angle, "climb", "0 or more and finite", "it is a rate of growth", -1.0, INF, NAN),
     *refused(
         Angle,
         "step_first",

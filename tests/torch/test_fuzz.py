@@ -223,7 +223,7 @@ class Training(RuleBasedStateMachine):
         assert all(bool(p.isfinite().all()) for p in self.accepted)
         assert optimizer.iterations == len(world.ended)
         assert optimizer.evaluations == self.evaluations
-        shown = 0.0 if optimizer.last is None else optimizer.last.step
+        shown = optimizer.last.step
         assert self.by_hand or {group["lr"] for group in optimizer.param_groups} == {shown}
         frozen = [world.first[place] for place in world.frozen]
         assert all(parameter.grad is None for parameter in [*frozen, world.net.unused])

@@ -52,7 +52,7 @@ def test_foreach_kernels_go_to_the_same_points(monkeypatch):
     one_by_one = run()
     for module in (line, direction):
         monkeypatch.setattr(module, "single_pass", lambda tensors: False)
-    monkeypatch.setattr(line._Pair, "suits", lambda parameters: False)
+    monkeypatch.setattr(line, "is_small", lambda parameters: False)
     foreach = run()
     torch.testing.assert_close(foreach.parameters(), one_by_one.parameters(), rtol=1e-9, atol=1e-12)
     assert foreach.optimizer.evaluations == one_by_one.optimizer.evaluations
@@ -132,7 +132,7 @@ def test_one_transfer_for_each_evaluation(search, width, monkeypatch):
 
 
 def test_extra_memory_is_two_copies_of_the_parameters():
-    model = nn.Sequential(nn.Linear(50, 300), nn.Tanh(), nn.Linear(300, 1))
+    model = nn.Sequential(nn.Linear(50, 400), nn.Tanh(), nn.Linear(400, 1))
     optimizer = gradline.GOLSI(model.parameters())
 
     def closure():

@@ -90,7 +90,7 @@ def test_evaluations_are_closure_calls_and_probes_plus_the_first_gradient():
 
 def test_what_it_shows_of_a_step():
     problem = problem_with(GolsI())
-    assert problem.optimizer.last is None
+    assert problem.optimizer.last.stop is Stop.NOT_YET
     assert problem.optimizer.param_groups[0]["lr"] == 0.0
     loss = problem.optimizer.step(problem.full)
     last = problem.optimizer.last

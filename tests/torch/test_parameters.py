@@ -163,7 +163,7 @@ def test_tiny_gradients_do_not_underflow():
     optimizer = gradline.GOLSI([x])
     (1e-25 * x).sum().backward()
     optimizer.step()
-    assert optimizer.last is None  # a search has begun
+    assert optimizer.last.stop is Stop.NOT_YET  # a search has begun
     assert optimizer.evaluations == 1
 
 

@@ -11,21 +11,21 @@ from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
 from gradline.searches.arguments import require, require_first, require_range
 
 EARLY = 10.0
-"""Added to the number of steps in the rate of the feedback, so that the first few cosines count for little."""
-FACTOR_MAX = 2.0
-"""Largest factor between two successive steps."""
-FIRST_GROWTH = 2.0**0.5
+"""Added to the number of steps where a rate falls like 1/n, so that the first few cosines count for little."""
+CHANGE_MAX = math.log(2.0)
+"""Largest change of the logarithm of the step: a factor of two."""
+FIRST_GROWTH = 2.0
 """Factor between two probes of the first search."""
-FIRST_UPHILL = 3.0
-"""Sum of the slopes, in units of the slope at the origin, at which the first search ends."""
-FIRST_RUN = 10
-"""Number of positive slopes in a row at which the first search ends."""
-FIRST_PART = 1 / 16
-"""Part of the step at which the first search ends that is taken."""
-FIRST_PART_DOWNHILL = 0.5
-"""Largest part that is taken of the last step before the slopes became positive."""
+FIRST_SUM = 3.0
+"""Sum of slopes, each at most 1 in units of the slope at the origin, at which the first search ends."""
+FIRST_SIGNIFICANCE = 2.0
+"""Ratio of the sum of slopes to the root of the sum of their squares at which the first search ends."""
+FIRST_PART = 1 / 8
+"""Part that is taken of the step found by the first search."""
+FIRST_RETREAT = 1 / 16
+"""Factor of the first probe of the first search, if it is too long."""
 FIRST_RETREATS = 8
-"""How often the first search multiplies its first probe by `FIRST_PART` before it takes no step."""
+"""How often the first probe is multiplied by `FIRST_RETREAT` before the first search takes no step."""
 
 
 class AngleMemory(NamedTuple):
@@ -38,7 +38,7 @@ class AngleMemory(NamedTuple):
     square: float
     """Sum of the squared cosines, each multiplied by the square of its weight in the mean."""
     length: float
-    """Sum of the steps, weighted as in the displacement: ℓ ← n/(n + 1)·ℓ + α."""
+    """Sum of all steps taken."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,17 +49,19 @@ class Angle:
     still decreases along the displacement: the steps are too short for the distance to go. If c is positive, the
     displacement has passed the minimum along its line: the steps are too long for their noise. After n steps
 
-        α ← α · exp((climb · tanh(max(-t, 0)/2)·[c < 0] - gain · c) / (n + 10)),
+        α ← α · exp((-gain · c + [c < 0] · climb · tanh(max(-t, 0)/2)) / (n + 10)),
 
-    where t is the weighted mean of all cosines divided by its standard error. The second term follows the size of the
-    cosine. The first one follows its significance: in many dimensions noise makes every cosine small, and only their
-    mean shows that the steps are too short.
+    where t is the weighted mean of all cosines divided by its standard error. The first term follows the size of the
+    cosine, the second one its significance: in many dimensions noise makes every cosine small, and only their mean
+    over many steps shows that the steps are too short.
 
-    * The first search increases the step along the first direction, each time on the next mini-batch, and sums the
-      slopes in units of |F'(0)|; a sum below 0 is set to 0. It ends when the sum reaches 3, or after 10 positive slopes
-      in a row, and takes 1/16 of that step, or half of the last step before the positive slopes if that is less.
-    * A positive c, and the first term, are multiplied by n·α/ℓ if that is below 1, where ℓ is the weighted sum of all
-      steps in the displacement. Short steps are so not shrunk further for the overshoot of earlier, longer ones.
+    * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
+      slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
+      It ends when the sum reaches 3, or twice the root of the sum of squares. An eighth of the geometric mean of this
+      step and of the last one at which the sum was 0 is taken.
+    * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
+      taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
+      displacement: α falls hardly faster than 1/n.
     * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
       and the step is halved.
 
@@ -69,7 +71,7 @@ class Angle:
 
     Args:
         gain: how strongly the step follows the cosine; α changes like n to a power between -`gain` and `gain`.
-        climb: how strongly the step follows significantly negative cosines, however small they are: up to n to the
+        climb: how strongly significantly negative cosines increase the step, however small they are: up to n to the
             power of `climb`.
         step_first: the first step probed. It suits directions of about unit size in each coordinate, such as Adam's;
             for others the first search needs more probes.
@@ -98,22 +100,23 @@ class Angle:
 
     def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
         """Return the memory with the next step, for the cosine at the present point; the step is not yet counted."""
-        recent = memory.taken * memory.step
-        share = recent / memory.length if recent < memory.length else 1.0
+        n, short = memory.taken, 2.0 * memory.taken * memory.step
+        share = short / memory.length if short < memory.length else 1.0
         cosine = cosine * share if cosine > 0.0 else cosine
-        weight = 2.0 / (memory.taken + 1)  # of the last of n cosines in their mean
+        weight = 2.0 / (n + 1)  # of the last of n cosines in their mean
         mean = memory.mean + weight * (cosine - memory.mean)
         square = (1.0 - weight) ** 2 * memory.square + (weight * cosine) ** 2
-        t = mean / math.sqrt(square) if square > 0.0 else 0.0
-        climb = share * self.climb * math.tanh(-t / 2.0) if t < 0.0 and cosine < 0.0 else 0.0
-        change, most = (climb - self.gain * cosine) / (memory.taken + EARLY), math.log(FACTOR_MAX)
-        step = memory.step * math.exp(max(-most, min(most, change)))
-        return memory._replace(step=max(self.step_min, min(self.step_max, step)), mean=mean, square=square)
+        error = math.sqrt(square)
+        power = -self.gain * cosine
+        if cosine < 0.0 and mean < 0.0 < error:
+            power += share * self.climb * math.tanh(-mean / error / 2.0)
+        change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (n + EARLY)))
+        step = max(self.step_min, min(self.step_max, memory.step * math.exp(change)))
+        return memory._replace(step=step, mean=mean, square=square)
 
     def count_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory after its step was taken."""
-        n = memory.taken
-        return memory._replace(taken=n + 1, length=n / (n + 1) * memory.length + memory.step)
+        return memory._replace(taken=memory.taken + 1, length=memory.length + memory.step)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory with half the step, after a point that was not finite."""
@@ -132,31 +135,32 @@ class Angle:
         The slope at the origin is measured on the mini-batch that the direction was computed from, so that it is the
         sum of signal and noise: a scale for all later slopes.
         """
-        step, steep, probes = memory.step, abs(slope), 1
+        step, steep, probes = memory.step, abs(slope) or 1.0, 1
         seen = yield step
         for _ in range(FIRST_RETREATS):
             if seen.finite and seen.slope < steep:
                 break
-            step = max(FIRST_PART * step, self.step_min)
+            step = max(FIRST_RETREAT * step, self.step_min)
             seen = yield step
             probes += 1
         if not (seen.finite and seen.slope < steep):
             return Outcome(0.0, None, Stop.UPHILL if seen.finite else Stop.NON_FINITE, memory)
-        total, run, before = max(0.0, seen.slope), int(seen.slope > 0.0), step
-        while total < FIRST_UPHILL * steep and run < FIRST_RUN:
+        total, squares, before = 0.0, 0.0, step / FIRST_GROWTH
+        while seen.finite:
+            relative = max(-1.0, min(1.0, seen.slope / steep))
+            total, squares = total + relative, squares + relative**2
+            if total <= 0.0:
+                total, squares, before = 0.0, 0.0, step
+            elif total >= min(FIRST_SUM, FIRST_SIGNIFICANCE * math.sqrt(squares)):
+                break
             if FIRST_GROWTH * step > self.step_max:
-                if run == 0:
+                if before == step:
                     return self._taken(memory._replace(step=step), probes - 1, Stop.STEP_MAX)
                 break
-            before = before if run else step
             step *= FIRST_GROWTH
             seen = yield step
             probes += 1
-            if not seen.finite:
-                break
-            total = max(0.0, total + seen.slope)
-            run = run + 1 if seen.slope > 0.0 else 0
-        step = max(min(FIRST_PART * step, FIRST_PART_DOWNHILL * before), self.step_min)
+        step = max(FIRST_PART * math.sqrt(before * step), self.step_min)
         return (yield from self._take(memory._replace(step=step), memory, probes, Stop.SIGN_CHANGE))
 
     def _take(

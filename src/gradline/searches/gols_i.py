@@ -80,10 +80,10 @@ class GolsI:
         """Run one search; `memory` is the previous step."""
         top = largest_step(origin.norm, self.step_max)
         ladder = Ladder(self.growth, self.step_min, top, self.strict, self.max_probes or math.inf)
-        rung = yield from ladder.stand(require_guess(memory), 0.0)
+        rung = yield from ladder.first(require_guess(memory), 0.0)
         if 0.0 < rung.slope < self.overshoot * abs(origin.at_zero.slope):
             return Outcome(rung.step, rung.probe, Stop.ACCEPTED_AT_ONCE, rung.step)
-        grown = yield from ladder.climb(rung, 0.0, Stop.SIGN_CHANGE)
+        grown = yield from ladder.grow(rung, 0.0, Stop.SIGN_CHANGE)
         if grown is rung or grown.slope == math.inf:
-            grown = yield from ladder.descend(grown, 0.0, Stop.SIGN_CHANGE)
+            grown = yield from ladder.shrink(grown, 0.0, Stop.SIGN_CHANGE)
         return grown.outcome(grown.step, memory)

@@ -14,18 +14,13 @@ import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local, local_gradient, whole
-from gradline.torch.measuring import LocalReduce
+from gradline.torch.measuring import LocalReduce, is_small
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
 __all__ = ["AGE", "AVERAGE", "DISPLACEMENT", "ORIGIN", "Bucket", "add_state", "buckets_of", "measured"]
 
 MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
 ORIGIN, DISPLACEMENT, AVERAGE = "origin", "displacement", "average"
-
-_SMALL = 2**12
-"""Largest mean number of elements of parameters that are packed."""
-_PACKED = 2**18
-"""Largest number of elements of a packed bucket."""
 
 
 class Bucket:
@@ -249,10 +244,8 @@ def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mappin
             if id(parameter) in moving:
                 key = (parameter.dtype, parameter.device, is_sharded(parameter), float(state[parameter][AGE]))
                 alike.setdefault(key, []).append(parameter)
-        for (dtype, device, sharded, _), parameters in alike.items():
-            size = sum(parameter.numel() for parameter in parameters)
-            small = size <= min(_SMALL * len(parameters), _PACKED) and dtype in (torch.float32, torch.float64)
-            kind = Packed if small and device.type == "cpu" and not sharded else Bucket
+        for (_, _, sharded, _), parameters in alike.items():
+            kind = Packed if not sharded and is_small(parameters) else Bucket
             buckets.append(kind(group, parameters, state))
     return buckets
 
@@ -264,7 +257,7 @@ def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, floa
         if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
             return numbers
     return ranks.gram(
-        [parameter for bucket in buckets for parameter in bucket.parameters],
+        [parameter for bucket in buckets for parameter in bucket.parameters[: len(bucket.gradients)]],  # 1 if packed
         [gradient for bucket in buckets for gradient in bucket.gradients],
         [part for bucket in buckets for part in bucket.displacements],
     )

@@ -17,10 +17,26 @@ from torch.optim import Optimizer
 from gradline.torch.distributed.sharded import local
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import single_pass
-from gradline.torch.private import foreach_copy_, foreach_div_, foreach_neg_, foreach_sub_
+from gradline.torch.private import foreach_copy_, foreach_div_, foreach_mul_, foreach_neg_, foreach_sub_
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
 """Builds a torch optimizer from parameter groups and a learning rate: an optimizer class, or a partial of it."""
+
+_INDEPENDENT = (
+    torch.optim.Adagrad,
+    torch.optim.Adam,
+    torch.optim.Adamax,
+    torch.optim.AdamW,
+    torch.optim.NAdam,
+    torch.optim.RAdam,
+    torch.optim.RMSprop,
+    torch.optim.SGD,
+)
+"""Optimizers whose update, but for weight decay, does not depend on the values of the parameters."""
+_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
+"""Those with a fused kernel on CPUs."""
+_CHOSEN = ("foreach", "capturable", "differentiable")
+"""Options that choose another implementation."""
 
 
 class SteepestDescent:
@@ -42,9 +58,11 @@ class Update:
 
     The optimizer's state (momentum, second moments) advances once per direction, not per probe.
 
-    The update is computed at a learning rate of 2^32 and divided by it. A power of two is exact, and at a learning rate
-    of 1 the digits of a small update would be lost when it is added to a large parameter. For float16, whose range is
-    too small, the learning rate is 1.
+    Torch's own optimizers whose update does not depend on the parameters' values compute it at a learning rate of 1 in
+    buffers of zeros that stand in for the parameters: no digit is lost, and on a CPU fused kernels can be used.
+    Decoupled weight decay is added afterwards. All others move the parameters themselves at a learning rate of 2^32,
+    and the difference is divided by it: a power of two is exact, and at 1 the digits of a small update would be lost
+    when it is added to a large parameter. For float16, whose range is too small, the learning rate is 1.
     """
 
     def __init__(self, base: Optimizer) -> None:
@@ -64,15 +82,63 @@ class Update:
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
+        # Squares of such gradients may overflow, and an infinite second moment remains infinite.
+        risky = gradient_norm * gradient_norm > min(torch.finfo(part.dtype).max for part in line.parts) / 4.0
+        kept = self._kept_state() if risky else None
+        if self._stands_in(line):
+            self._write(line)
+        else:
+            self._move(line)
+        if kept is not None and line.ranks.any(not self._is_finite()):
+            self._put_back(kept)
+            return math.nan, math.nan
+        length, slope = line.measure_direction(gradients)
+        return slope, length
+
+    def _stands_in(self, line: Line) -> bool:
+        """Return whether zeros may stand in for the parameters."""
+        if type(self.base) not in _INDEPENDENT or line.sharded:
+            return False
+        return all(not group["weight_decay"] or _is_decoupled(self.base, group) for group in self.base.param_groups)
+
+    def _write(self, line: Line) -> None:
+        """Have the base optimizer add its update to zeros in place of the parameters."""
+        groups, parameters, directions = self.base.param_groups, line.parameters, line.directions
+        foreach_mul_(directions, 0.0)
+        before = [(group["lr"], group.get("fused")) for group in groups]
+        fuse = type(self.base) in _FUSED and all(part.is_cpu for part in parameters)
+        values = [parameter.data for parameter in parameters]
+        try:
+            for group in groups:
+                group["lr"] = 1.0
+                if fuse and not any(group.get(name) for name in _CHOSEN) and group.get("fused") is None:
+                    group["fused"] = True
+            for parameter, direction in zip(parameters, directions, strict=True):
+                parameter.data = direction
+            with line.ranks.telling():
+                self.base.step()
+        finally:
+            for parameter, value in zip(parameters, values, strict=True):
+                parameter.data = value
+            for group, (lr, fused) in zip(groups, before, strict=True):
+                group["lr"] = lr
+                if "fused" in group:
+                    group["fused"] = fused
+        for group in groups:
+            if group["weight_decay"]:
+                chosen = set(map(id, group["params"]))
+                for parameter, direction in zip(parameters, directions, strict=True):
+                    if id(parameter) in chosen:
+                        direction.add_(parameter, alpha=-group["weight_decay"])
+
+    def _move(self, line: Line) -> None:
+        """Have the base optimizer move the parameters, and take the difference."""
         groups = self.base.param_groups
         shown = [group["lr"] for group in groups]
         unit = 1.0 if any(part.dtype == torch.float16 for part in line.parts) else 2.0**32
         everything = [] if line is self._trusted else line.others(p for group in groups for p in group["params"])
         others = [local(other).detach() for other in everything]
         before = [other.clone() for other in others]
-        # Squares of such gradients may overflow, and an infinite second moment remains infinite.
-        risky = gradient_norm * gradient_norm > min(torch.finfo(part.dtype).max for part in line.parts) / 4.0
-        kept = self._kept_state() if risky else None
         try:
             for group in groups:
                 group["lr"] = unit
@@ -94,11 +160,6 @@ class Update:
                 f"{type(self.base).__name__} moved one of shape {tuple(moved[0].shape)}"
             )
         self._trusted = line
-        if kept is not None and line.ranks.any(not self._is_finite()):
-            self._put_back(kept)
-            return math.nan, math.nan
-        length, slope = line.measure_direction(gradients)
-        return slope, length
 
     def _kept_state(self) -> dict[Tensor, dict[str, Any]]:
         return {
@@ -134,6 +195,11 @@ class Update:
         self.base = state["kind"].__new__(state["kind"])
         self.base.__setstate__(state["attributes"])
         self._trusted = None
+
+
+def _is_decoupled(base: Optimizer, group: dict[str, Any]) -> bool:
+    """Return whether weight decay shrinks the parameters by a factor, instead of being added to the gradient."""
+    return isinstance(base, torch.optim.AdamW) or bool(group.get("decoupled_weight_decay"))
 
 
 def own_attributes(optimizer: Optimizer) -> dict[str, Any]:

@@ -18,11 +18,8 @@ import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local
-from gradline.torch.measuring import LocalReduce, single_pass
+from gradline.torch.measuring import LocalReduce, is_small, single_pass
 from gradline.torch.private import foreach_add_, foreach_copy_, version
-
-_SMALL = 2**12
-_EACH = 2**10
 
 
 class Gradients(NamedTuple):
@@ -53,7 +50,7 @@ class Line:
         self.ranks = ranks or LocalReduce()
         parts = self.parts
         self.origins = [part.detach().clone() for part in parts]
-        self._pair = _Pair(parts) if self.ranks.size == 1 and _Pair.suits(parts) else None
+        self._pair = _Pair(parts) if self.ranks.size == 1 and is_small(parts) else None
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
@@ -212,6 +209,10 @@ class Line:
 
     def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
         """Return the length of the direction and the slope along it for a gradient."""
+        if self._pair and self.moves(gradients.parameters):
+            slope, square = self._pair.measure_direction(gradients.tensors)
+            if 0.0 < square < math.inf and math.isfinite(slope):
+                return math.sqrt(square), slope
         length, slope, _ = self.ranks.measure(self.parameters, self.directions, gradients.tensors)
         return length, slope
 
@@ -230,15 +231,10 @@ class _Pair:
             [part.view(parameter.shape) for part, parameter in zip(row, parameters, strict=True)] for row in parts
         ]
 
-    @staticmethod
-    def suits(parameters: list[Tensor]) -> bool:
-        """Return whether the parameters are small, on a CPU and of one dtype."""
-        sort = parameters[0].dtype
-        return (
-            sort in (torch.float32, torch.float64)
-            and all(p.is_cpu and p.dtype == sort for p in parameters)
-            and sum(p.numel() for p in parameters) <= max(_SMALL, _EACH * len(parameters))
-        )
+    def measure_direction(self, gradients: list[Tensor]) -> list[float]:
+        foreach_copy_(self.gradients, gradients)
+        square, slope = torch.mv(self.rows, self.rows[0]).tolist()
+        return [slope, square]
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
         foreach_copy_(self.gradients, gradients)

@@ -69,6 +69,20 @@ class LocalReduce:
         yield
 
 
+def is_small(tensors: Sequence[Tensor]) -> bool:
+    """Return whether calls take more time than arithmetic, so that it pays to copy the tensors into one.
+
+    They are on a CPU, of one dtype that is not half precision, and have few elements (a mean of 4096 at most, and less
+    than a megabyte in float32).
+    """
+    first, size = tensors[0], sum(tensor.numel() for tensor in tensors)
+    return (
+        size <= min(2**12 * len(tensors), 2**18)
+        and first.dtype in (torch.float32, torch.float64)
+        and all(tensor.is_cpu and tensor.dtype == first.dtype for tensor in tensors)
+    )
+
+
 def single_pass(tensors: Sequence[Tensor]) -> bool:
     """Return whether to process tensors one by one in a single pass instead of by foreach kernels."""
     return tensors[0].is_cpu

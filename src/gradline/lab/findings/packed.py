@@ -1,9 +1,12 @@
-"""Many runs of a comparison in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
+"""Many runs in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
-What `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the first
-point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
-three with all their digits, and no rounding takes another loss to the other side of its target. The same records give
-the same bytes.
+Runs of a comparison are kept as trajectories, all others as digests (see `digests`): a run's whole configuration, its
+summary to nine digits and its curves on a coarser grid, from which tables, claims, figures and reports are made.
+
+Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the
+first point, the last one within the budget, the last one of all and the first one at the target are always kept, the
+last three with all their digits, and no rounding takes another loss to the other side of its target. The same runs
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,13 +25,14 @@ from typing import Any
 
 import numpy as np
 
+from gradline.lab.findings.digests import Digest, digests_from_values, digests_to_values
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
-from gradline.lab.tools.files import Limited, whole
+from gradline.lab.tools.files import Limited, atomic_write
 
 KIND = "runs of a comparison by gradline"
-FORMAT = 2
-"""Of the file. A file of another format is not believed."""
+FORMAT = 3
+"""Of the file. A file of another format is not believed, but for format 2, which had fewer columns."""
 COLUMNS = Point._fields
 NAMES = ("problem", "revision", "batch_size", "method", "seed", "budget")
 POINTS = 20
@@ -58,12 +62,14 @@ class Packed:
         targets: of each setting, the training loss that was to be reached when the file was made.
         commands: that made the runs.
         memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
+        digests: the runs that are not of a comparison.
     """
 
     records: tuple[Trajectory, ...]
     targets: Mapping[str, float]
     commands: tuple[str, ...] = ()
     memory: Mapping[str, float | str] = field(default_factory=dict)
+    digests: tuple[Digest, ...] = ()
 
     def check(self, targets: Mapping[str, float]) -> None:
         """Raise `ValueError` unless these targets are those of the file: its curves were thinned for them."""
@@ -80,12 +86,12 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     """Write a packed file, whole or not at all, and return its path.
 
     Args:
-        packed: what it shall hold. Trajectorys whose settings have no target are refused.
+        packed: what it shall hold.
         path: the file.
     """
     path = Path(path)
     records = sorted(packed.records, key=_order)
-    thin = [thinned(record, packed.targets[record.setting]) for record in records]
+    thin = [thinned(record, packed.targets.get(record.setting, -math.inf)) for record in records]
     versions = list(dict.fromkeys(json.dumps(record.versions, sort_keys=True) for record in thin))
     reasons = list(dict.fromkeys(record.reason for record in thin))
     values = {
@@ -109,11 +115,14 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
         "points": {
             name: [[_plain(name, getattr(point, name)) for point in record.points] for record in thin]
             for name in COLUMNS
+            if name not in Point._field_defaults or any(_known(name, record) for record in thin)
         },
     }
+    if packed.digests:
+        values["digests"] = digests_to_values(packed.digests)
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
-    with whole(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+    with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
         zipped.write(text.encode())
     return path
 
@@ -132,7 +141,7 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
             values = json.loads(Limited(zipped, MOST_BYTES, "it").read())
         if not isinstance(values, dict) or values.get("what") != KIND:
             raise ValueError("it does not say that it holds runs")
-        if values["format"] != FORMAT:
+        if values["format"] not in (2, FORMAT):
             raise ValueError(f"its format is {values['format']}, this version reads {FORMAT}")
         return _from(values)
     except Exception as error:  # what is not ours can raise nearly anything
@@ -144,7 +153,7 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
 
 
 def _from(values: dict[str, Any]) -> Packed:
-    columns = [values["points"][name] for name in COLUMNS]
+    columns = [values["points"][name] for name in COLUMNS if name in values["points"]]
     records = []
     for line, *lists in zip(values["runs"], *columns, strict=True):
         *named, status, reason, version = line
@@ -158,7 +167,12 @@ def _from(values: dict[str, Any]) -> Packed:
                 points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
             )
         )
-    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"])
+    digests = digests_from_values(values["digests"]) if "digests" in values else ()
+    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], digests)
+
+
+def _known(name: str, record: Trajectory) -> bool:
+    return not all(math.isnan(getattr(point, name)) for point in record.points)
 
 
 def _plain(name: str, value: float) -> float | str:
@@ -214,6 +228,9 @@ def _rounded(point: Point, target: float) -> Point:
         cpu_seconds=shorter(point.cpu_seconds, digits=TIME_DIGITS),
         train_loss=shorter(point.train_loss, target),
         test_error=shorter(point.test_error),
+        test_loss=shorter(point.test_loss),
+        validation_loss=shorter(point.validation_loss),
+        validation_error=shorter(point.validation_error),
     )
 
 

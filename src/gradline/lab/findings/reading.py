@@ -1,16 +1,23 @@
-"""Where comparisons are read from: a directory of runs, or a packed file."""
+"""Where runs are read from: a directory, or a packed file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from gradline.lab.findings.comparison import Comparison, compare
-from gradline.lab.findings.packed import Packed, portable, unpack
+from gradline.lab.findings.digests import Digest, digest
+from gradline.lab.findings.packed import Packed, pack, portable, unpack
+from gradline.lab.findings.query import stored
+from gradline.lab.findings.traces import POINTS
+from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
 from gradline.lab.studies import Study, load
 from gradline.lab.tools.files import Report
 
+PACKED_POINTS = 120
+"""Intervals of a curve in a packed file: as many as a panel of a printed figure can show."""
 COMMANDS = "commands.txt"
 """The file of a directory with the commands that made its runs."""
 
@@ -26,15 +33,64 @@ def read(
         report: where to say which files were passed over and why.
     """
     chosen = study or load("compare")
-    targets = {setting.name: setting.target for setting in chosen.settings if setting.target is not None}
+    packed = _packed(source, chosen, report)
+    return packed, compare(packed.records, chosen)
+
+
+def read_training(
+    source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
+) -> tuple[Packed, Training]:
+    """The runs of a study that tunes methods, and what is read from them.
+
+    Args:
+        source: a directory that `gradline run train` wrote to, or a file that `gradline results --pack` wrote.
+        study: which settings and methods; `None`: the study `train`.
+        report: where to say which files were passed over and why.
+    """
+    chosen = study or load("train")
+    packed = _packed(source, chosen, report)
+    return packed, trained(packed.records, chosen)
+
+
+def _packed(source: str | os.PathLike[str], study: Study, report: Report | None) -> Packed:
+    targets = {setting.name: setting.target for setting in study.settings if setting.target is not None}
     path = Path(source)
     if path.is_dir():
-        records = tuple(trajectories(path, report=report))
-        packed = Packed(records, targets, portable(commands(path)))
-    else:
-        packed = unpack(path)
-        packed.check(targets)
-    return packed, compare(packed.records, chosen)
+        return Packed(tuple(trajectories(path, report=report)), targets, portable(commands(path)))
+    packed = unpack(path)
+    packed.check(targets)
+    return packed
+
+
+def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Report | None = None) -> Iterator[Digest]:
+    """Each run of a source, thinned; of a directory, one run in memory at a time.
+
+    Args:
+        source: a directory that a study was run into, or a file that `gradline results --pack` wrote.
+        points: intervals of the curves of a directory's runs; those of a file are as they are.
+        report: where to say which files were passed over and why.
+    """
+    if Path(source).is_file():
+        yield from unpack(source).digests
+        return
+    for result in stored(source, report=report):
+        yield digest(result, points=points)
+
+
+def pack_directory(
+    directory: str | os.PathLike[str], path: str | os.PathLike[str], *, report: Report | None = None
+) -> Packed:
+    """Write the runs of a directory that are of no comparison to a packed file; return what it holds.
+
+    Args:
+        directory: that studies were run into.
+        path: the file.
+        report: where to say which files were passed over and why.
+    """
+    found = [one for one in digests(directory, points=PACKED_POINTS, report=report) if not one.header.run.benchmark]
+    packed = Packed((), {}, portable(commands(directory)), digests=tuple(found))
+    pack(packed, path)
+    return packed
 
 
 def commands(directory: str | os.PathLike[str]) -> list[str]:
