@@ -95,7 +95,7 @@ class Interrupt(DispatchMode):
 @pytest.mark.parametrize("phase", [*PHASES, "last probe", "not finite"])
 def test_an_interrupt_at_any_kernel_of_a_step_leaves_the_parameters_as_they_were(phase, packed, monkeypatch):
     if not packed:
-        monkeypatch.setattr(buckets, "_SMALL", 0)
+        monkeypatch.setattr(buckets, "is_small", lambda parameters: False)
     calls = PHASES.get(phase, 40)
     if phase == "last probe":
         probing = problem_of()
