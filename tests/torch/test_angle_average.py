@@ -229,7 +229,7 @@ def test_a_group_added_later_moves_from_then_on():
         assert problem.optimizer.param_groups[1]["lr"] == 0.5 * problem.optimizer.last.step
     assert problem.optimizer.param_groups[1]["weight_decay"] == 0.1
     with problem.optimizer.eval():
-        assert float(min(averages)) <= float(last) <= float(max(averages))
+        assert float(min(averages)) <= last.item() <= float(max(averages))
 
 
 @pytest.mark.parametrize("given", [False, True])

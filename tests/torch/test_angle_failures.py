@@ -85,7 +85,7 @@ class Interrupt(DispatchMode):
         self.at, self.count = at, 0
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        self.count += 1
+        self.count += function.namespace == "aten"  # not the profiler's, after the step
         if self.count == self.at:
             raise KeyboardInterrupt
         return function(*args, **(kwargs or {}))
@@ -95,7 +95,7 @@ class Interrupt(DispatchMode):
 @pytest.mark.parametrize("phase", [*PHASES, "last probe", "not finite"])
 def test_an_interrupt_at_any_kernel_of_a_step_leaves_the_parameters_as_they_were(phase, packed, monkeypatch):
     if not packed:
-        monkeypatch.setattr(buckets, "_SMALL", 0)
+        monkeypatch.setattr(buckets, "is_small", lambda parameters: False)
     calls = PHASES.get(phase, 40)
     if phase == "last probe":
         probing = problem_of()
@@ -183,7 +183,7 @@ def test_many_bad_batches_undo_the_step_and_say_so():
     for _ in range(40):
         problem.turn()
     assert problem.optimizer.last.stop is Stop.ANGLE
-    assert float(problem.loss()) < 1.0
+    assert problem.loss().item() < 1.0
 
 
 def test_parameters_that_became_infinite_come_back():

@@ -39,7 +39,7 @@ def assert_equal_steps(mine, other, calls, rtol=1e-9):
 
 @pytest.fixture
 def unpacked(monkeypatch):
-    monkeypatch.setattr(buckets, "_SMALL", 0)
+    monkeypatch.setattr(buckets, "is_small", lambda parameters: False)
 
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
@@ -94,7 +94,7 @@ def test_packing_changes_only_the_rounding(monkeypatch):
     packed = problem_of(gradline.Angle, weight_decay=0.1)
     packed.turn()
     with monkeypatch.context() as patch:
-        patch.setattr(buckets, "_SMALL", 0)
+        patch.setattr(buckets, "is_small", lambda parameters: False)
         apart = problem_of(gradline.Angle, weight_decay=0.1)
         apart.turn()
     kinds = [type(problem.optimizer._buckets[0]) for problem in (packed, apart)]

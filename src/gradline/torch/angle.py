@@ -245,11 +245,13 @@ class Angle(AngleState):
             self._discover(last=True)
         if self._unsettled and not self._settle():
             return
-        buckets, numbers = self._collected(), self._numbers()
+        buckets, numbers, phase = self._collected(), self._numbers(), self._phase
         try:
             ended = self._use(buckets)
+            self._moving = not (phase is self._phase is Phase.START)
             for bucket in buckets:
                 bucket.release()
+            self._moving = False
         except BaseException:
             self._undo(buckets, *numbers)
             raise
