@@ -64,7 +64,7 @@ class Angle(AngleState):
 
     Each step needs one gradient evaluation, as Adam's does. The step is Adam's learning rate, adapted by the angle
     between the gradient and the displacement of the parameters (see
-    [`gradline.searches.Angle`][gradline.searches.Angle]). The first 8 to 15 evaluations or so search for the first step.
+    [`gradline.searches.Angle`][gradline.searches.Angle]). The first 8 to 15 evaluations search for the first step.
 
     ```python
     import torch, gradline

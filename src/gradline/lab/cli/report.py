@@ -28,7 +28,7 @@ import click
 def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
 
-    DIR is a folder of results, or a file that `gradline results --pack` wrote.
+    DIR is a directory of results, or a file that `gradline results --pack` wrote.
 
     The page needs no network and no other file, so that it can be mailed. It replaces an earlier one when it is
     complete.

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradline.lab.comparing.outcome import Outcome
 from gradline.lab.figures import style
-from gradline.lab.tools.files import whole
+from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import number
 
 if TYPE_CHECKING:
@@ -103,6 +103,6 @@ samples, batches of {setting.batch_size}, {setting.budget:,} evaluations (forwar
 </body></html>
 """
     path = directory / PAGE
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode())
     return path

@@ -13,7 +13,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
+from gradline.lab.engines.sampling import (
+    check_variances,
+    direction_batches,
+    ends_in_stall,
+    probe_batches,
+    reuses,
+    stuck,
+)
 from gradline.lab.jobs.result import Measurements, Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
@@ -195,7 +202,8 @@ class _Training:
         else:
             self.table.add(made, record.evaluations, record.origin, record.outcome)
         searched = record is not None and bool(record.transcript)
-        self.over = made >= self.run.budget
+        stalled = record is not None and stuck(record) and ends_in_stall(self.run, self._objective.task.samples)
+        self.over = stalled or made >= self.run.budget
         if self.table.due(made) or self.over:
             self._measure(self._angle() if self.run.angle and searched else math.nan)
 
