@@ -20,7 +20,7 @@ HEADER = ("Method", "Validation loss", "95% interval", "Test loss", "Lower in", 
 CAPTIONS = {
     "quality": (
         "How good is it without tuning?",
-        "A row for each problem, batch size and budget: validation losses over that of the tuned method, which is named "
+        "A row for each problem, batch size and budget: validation losses over that of the tuned method, named "
         "at the right. Left of 1 a method without tuning ends lower.",
     ),
     "compute": (
