@@ -16,7 +16,7 @@ MACHINES ?= ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE,ONEDNN_MAX_CPU_ISA=S
   ONEDNN_MAX_CPU_ISA=AVX2,OMP_NUM_THREADS=2 \
   MKL_CBWR=COMPATIBLE,OMP_NUM_THREADS=1
 
-.PHONY: study test test-fast test-slow test-machines lint format docs benchmark clean
+.PHONY: study test test-fast test-slow test-machines test-dist dist lint format docs benchmark clean
 .DEFAULT_GOAL := test
 
 INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
@@ -54,6 +54,18 @@ test-machines: .venv/installed  ## The numeric tests as other processors would r
 	  echo "== $$machine"; \
 	  env $$(echo $$machine | tr , ' ') $(PYTEST) -n 2 --dist worksteal $(NUMERIC) || exit 1; \
 	done
+
+dist: .venv/installed  ## The sdist, the wheel made from it, and what an index would say of them
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist
+	$(BIN)/twine check --strict dist/*
+
+test-dist: dist  ## The core's tests as they are in the sdist, on the wheel in an environment of its own
+	rm -rf build/dist && mkdir -p build/dist
+	tar -xzf dist/*.tar.gz -C build/dist --strip-components 1
+	$(PYTHON) -m venv build/dist/.venv
+	build/dist/.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[test,study]"
+	cd build/dist && .venv/bin/gradline --version && .venv/bin/python -m pytest -q $(CORE) tests/lab/cli tests/torch/test_optimizer.py
 
 lint: .venv/installed
 	$(BIN)/ruff check

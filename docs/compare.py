@@ -10,7 +10,7 @@ import math
 import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +19,22 @@ from matplotlib.figure import Figure
 
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
 from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
+from gradline.lab.figures.train_questions import compute_data, drawings
 from gradline.lab.findings import reading
 from gradline.lab.findings.comparison import SIZES, Comparison, Score
 from gradline.lab.findings.comparison import own as own_methods
+from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
+from gradline.lab.findings.training import OURS, UNTOUCHED, Case, Training, Versus
 from gradline.lab.methods import METHODS
+from gradline.lab.studies import load, plan, plan_tuned
 from gradline.lab.tools.formatting import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks
 
 OWN = own_methods()
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "results" / "compare.json.gz"
+TRAINING = HERE.parent / "results" / "train.json.gz"
 PAGE = HERE / "compare.md"
 POINTS = 60
 """Of a curve in a picture: the packed ones have fewer."""
@@ -44,6 +49,11 @@ def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
     if lost:
         raise ValueError(f"{path} must have runs of today's problems and methods only, but it has {min(lost)}")
     return packed, known
+
+
+def read_training(path: Path = TRAINING) -> tuple[Packed, Training]:
+    """The runs of the study `train`, and what is read from them."""
+    return reading.read_training(path)
 
 
 # ---- Tables ----
@@ -182,19 +192,19 @@ def winners(packed: Packed, known: Comparison) -> str:
 
 def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
-    free = [name for name in known.free if name not in ("angle", "angle-average")]
+    free = [name for name in known.free if name not in ("angle", "angle-last")]
     rows = []
     for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
         cells = [f"`{setting.name}`", known.sizes[setting.name]]
-        for method in ("angle", "angle-average"):
+        for method in ("angle", "angle-last"):
             by = known.beaten(method, free).get(setting.name, [])
             losses = lines[method]
             shown = f"{number(losses.median)} ({number(losses.best)} to {number(losses.worst)})"
             cells += [shown, ", ".join(f"{name_of(name)} {number(lines[name].median)}" for name in by[:3])]
             cells[-1] += f" and {len(by) - 3} more" if len(by) > 3 else ""
         rows.append(cells)
-    return table(["setting", "batches", "angle", "beaten by", "angle-average", "beaten by"], rows, words=range(6))
+    return table(["setting", "batches", "angle", "beaten by", "angle-last", "beaten by"], rows, words=range(6))
 
 
 def failures(packed: Packed, known: Comparison) -> str:
@@ -240,6 +250,148 @@ def times(value: float) -> str:
     )
 
 
+# ---- Tables of the study `train` ----
+
+
+def train_facts(packed: Packed, training: Training) -> str:
+    """How much was run, and how much of the whole study that is."""
+    study = load("train")
+    runs = packed.records
+    seconds = sum(record.points[-1].cpu_seconds for record in runs if record.points)
+    seeds = sorted({len(entry.runs) for case in training.cases for entry in case.entries.values()})
+    whole = len(plan(study)) + len(plan_tuned(study, lambda setting, tuned: tuned.candidates[0]))
+    held_out, short = training.part(held_out=True), training.part(short=True)
+    problems = {case.setting.problem.name for case in training.cases}
+    return (
+        f"{plural(len(runs), 'run')} of the {count(whole)} of the whole study, {duration(seconds)} of processor time: "
+        f"{plural(len(problems), 'problem')}, {plural(len(training.cases), 'case')} of problem, batch size and budget "
+        f"({len(held_out.cases)} on held-out problems, {len(short.cases)} with a quarter of the evaluations), "
+        f"{' to '.join(dict.fromkeys(map(str, (seeds[0], seeds[-1]))))} seeds each, and one more for tuning."
+    )
+
+
+def train_quality(packed: Packed, training: Training) -> str:
+    """Every method against what one gets by tuning; a tab for all cases, and for parts of them."""
+    parts = [
+        ("All cases", training),
+        ("Held-out problems", training.part(held_out=True)),
+        ("Problems for tuning", training.part(held_out=False)),
+        ("To the end", training.part(short=False)),
+        ("A quarter of it", training.part(short=True)),
+    ]
+    return "\n\n".join(
+        f'=== "{title}"\n\n' + "\n".join(f"    {line}".rstrip() for line in _versus(part).splitlines())
+        for title, part in parts
+        if part.cases
+    )
+
+
+def _versus(training: Training) -> str:
+    found = {name: one for name in training.methods if (one := training.versus(name)) is not None}
+    head = ["method", "validation loss", "95% interval", "test loss", "lower in", "higher in all seeds", "failed runs"]
+    rows = [
+        [
+            name_of(name),
+            f"{one.ratio:.3f}×",
+            f"{one.low:.2f} to {one.high:.2f}",
+            f"{one.test:.3f}×",
+            _runs(one),
+            f"{one.always_worse} of {plural(one.cases, 'case')}",
+            str(sum(case.entries[name].failures for case in training.cases if name in case.entries)),
+        ]
+        for name, one in sorted(found.items(), key=lambda pair: pair[1].ratio)
+    ]
+    return table(head, rows)
+
+
+def _runs(one: Versus) -> str:
+    return f"{one.better} of {plural(one.pairs, 'run')}"
+
+
+def train_cases(packed: Packed, training: Training) -> str:
+    """Losses in each case: ours, what one gets by tuning, and Adam untouched."""
+    rows = []
+    for case in _ordered(training):
+        tuned = case.tuned
+        cells = [f"`{case.name}`", "held out" if case.setting.held_out else "tuning"]
+        for name in (OURS, UNTOUCHED):
+            entry = case.entries.get(name)
+            cells += ["-", "-"] if entry is None else [_span(entry.loss), number(entry.test_loss.median)]
+        if tuned is None:
+            cells += ["-", "-", "-"]
+        else:
+            edge = ", at the edge" if tuned.at_edge else ""
+            chosen = f"`{tuned.chosen}` of {len(tuned.candidates)}{edge}"
+            cells += [_span(tuned.loss), number(tuned.test_loss.median), chosen]
+        rows.append(cells)
+    head = ["case", "for", OURS, "test", UNTOUCHED, "test", "best tuned", "test", "which"]
+    return table(head, rows, words=(0, 1, 8))
+
+
+def _ordered(training: Training) -> list[Case]:
+    return sorted(training.cases, key=lambda case: case.setting.held_out)
+
+
+def _span(values: Spread) -> str:
+    return f"{number(values.median)} ({number(values.best)} to {number(values.worst)})"
+
+
+def train_compute(packed: Packed, training: Training) -> str:
+    """Processor time to the target, with and without tuning."""
+    found = compute_data(training)
+    reached = [spent for spent in found if spent.reached]
+    savings = sorted(spent.tuned / spent.ours for spent in reached)
+    middle = savings[len(savings) // 2] if savings else math.nan
+    ends = f"{savings[0]:.0f} to {savings[-1]:.0f}" if savings else "-"
+    text = (
+        f"{OURS} reaches the target in {len(reached)} of {plural(len(found), 'case')}. There, tuning took "
+        f"{middle:.0f} times its processor time (median; {ends})."
+    )
+    rows = [
+        [
+            f"`{spent.case}`",
+            f"{spent.ours:.1f} s" if spent.reached else f"not in {spent.ours:.1f} s",
+            f"{spent.tuned:.1f} s",
+            str(spent.candidates),
+            times(spent.tuned / spent.ours) if spent.reached else "-",
+        ]
+        for spent in found
+    ]
+    head = ["case", f"{OURS}, one run", "tuned, with its candidates", "candidates", "saved"]
+    lines = table(head, rows).splitlines()
+    return "\n".join([text, "", '??? note "Case by case"', "", *(f"    {line}" for line in lines)])
+
+
+def train_limits(packed: Packed, training: Training) -> str:
+    """Where another method without tuning ends lower in every seed."""
+    rows = []
+    for case in _ordered(training):
+        ours = case.entries.get(OURS)
+        if ours is None:
+            continue
+        by = [entry for entry in case.untuned() if entry.loss.worst < ours.loss.best]
+        if by:
+            lower = ", ".join(f"{name_of(entry.method)} {number(entry.loss.median)}" for entry in by[:3])
+            rows.append([f"`{case.name}`", _span(ours.loss), lower + (f" and {len(by) - 3} more" if by[3:] else "")])
+    known = sum(OURS in case.entries for case in training.cases)
+    text = f"In {len(rows)} of {plural(known, 'case')} another method without tuning ends lower in every seed"
+    return f"{text}:\n\n{table(['case', OURS, 'lower in every seed'], rows, words=range(3))}" if rows else f"{text}."
+
+
+def train_commands(packed: Packed, training: Training) -> str:
+    """What made the runs."""
+    lines = [*packed.commands, "gradline results results/train --study train --pack results/train.json.gz"]
+    return "\n".join(["```sh", *lines, "python docs/compare.py", "```"])
+
+
+TRAINING_PARTS: dict[str, Callable[[Packed, Training], str]] = {
+    "train-facts": train_facts,
+    "train-quality": train_quality,
+    "train-cases": train_cases,
+    "train-compute": train_compute,
+    "train-limits": train_limits,
+    "train-commands": train_commands,
+}
 PARTS: dict[str, Callable[[Packed, Comparison], str]] = {
     "facts": facts,
     "commands": commands,
@@ -255,14 +407,23 @@ PARTS: dict[str, Callable[[Packed, Comparison], str]] = {
 
 
 def filled(text: str, packed: Packed, known: Comparison) -> str:
-    """The page with all its parts made anew. Raises `ValueError` if a part has no place in it."""
-    for name, make in PARTS.items():
+    """The page with the parts of the comparison made anew. Raises `ValueError` if a part has no place in it."""
+    return _filled(text, {name: make(packed, known) for name, make in PARTS.items()})
+
+
+def filled_training(text: str, packed: Packed, training: Training) -> str:
+    """The page with the parts of the study `train` made anew. Raises `ValueError` if a part has no place in it."""
+    return _filled(text, {name: make(packed, training) for name, make in TRAINING_PARTS.items()})
+
+
+def _filled(text: str, parts: Mapping[str, str]) -> str:
+    for name, part in parts.items():
         begin, end = f"<!-- {name}: made by docs/compare.py -->", f"<!-- {name}: end -->"
         if text.count(begin) != 1 or text.count(end) != 1:
             raise ValueError(f"the page must have {begin} and {end} once each (the numbers go between them)")
         before, rest = text.split(begin)
         inside = before[before.rfind("\n") + 1 :]  # a part of a note is as far in as the note
-        made = "\n".join(f"{inside}{line}".rstrip() for line in make(packed, known).splitlines())
+        made = "\n".join(f"{inside}{line}".rstrip() for line in part.splitlines())
         text = f"{before}{begin}\n\n{made}\n\n{inside}{end}{rest.split(end)[1]}"
     return text
 
@@ -286,18 +447,27 @@ def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
     return found
 
 
+def training_pictures(training: Training) -> dict[str, Callable[[Inks], Figure]]:
+    """What draws each picture of the study `train`, in the inks of a page."""
+    return {f"train-{name}": draw for name, draw in drawings(training).items()}
+
+
 def names() -> Iterator[str]:
     """The files that `make` writes."""
     for name in ("heat", "profile", "tuning", "held-out"):
         yield f"compare-{name}.svg"
         yield f"compare-{name}-dark.svg"
+    for name in ("quality", "compute", "limits"):
+        yield f"train-{name}.svg"
+        yield f"train-{name}-dark.svg"
 
 
 def make(folder: Path) -> None:
     """Write all pictures, each whole and then renamed, so that two builds at once do no harm."""
     folder.mkdir(parents=True, exist_ok=True)
     _, known = read()
-    for name, draw in pictures(known).items():
+    _, training = read_training()
+    for name, draw in (pictures(known) | training_pictures(training)).items():
         for ending, inks in (("", LIGHT), ("-dark", DARK)):
             with matplotlib.rc_context({"svg.hashsalt": name}):
                 target = folder / f"{name}{ending}.svg"
@@ -308,6 +478,6 @@ def make(folder: Path) -> None:
 
 
 if __name__ == "__main__":
-    page = filled(PAGE.read_text(encoding="utf-8"), *read())
+    page = filled_training(filled(PAGE.read_text(encoding="utf-8"), *read()), *read_training())
     PAGE.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")

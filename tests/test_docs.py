@@ -18,6 +18,7 @@ import gradline
 import gradline.plot
 import gradline.protocol
 import gradline.searches
+from gradline.lab import plan, studies
 from gradline.lab.tools.threads import threads
 
 ROOT = Path(__file__).parents[1]
@@ -50,6 +51,17 @@ def test_the_examples_of_a_page_run_in_order(page):
                 exec(compile(block, str(page), "exec", dont_inherit=True), module.__dict__)
     finally:
         del sys.modules[module.__name__]
+
+
+TOML = re.compile(r"^```toml\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [page for page in (*PAGES, *MODULES) if TOML.search(page.read_text("utf-8"))])
+def test_studies_can_be_pasted(page, tmp_path):
+    for place, match in enumerate(TOML.finditer(page.read_text(encoding="utf-8"))):
+        file = tmp_path / f"pasted-{place}.toml"
+        file.write_text(match[1], encoding="utf-8")
+        assert plan(studies.load(file))
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,9 @@ def test_training_loop():
 
 
 def test_closure():
-    assert all(loss < 0.3 for loss in load("closure").main().values())
+    losses = load("closure").main()
+    assert losses.keys() == {"Angle", "GOLS-I, dynamic", "GOLS-I, static", "GOLS-I, full"}
+    assert all(loss < 0.3 for loss in losses.values())
 
 
 def test_resume():
@@ -85,7 +87,7 @@ def test_char_transformer(tmp_path):
 
 
 def test_vae(tmp_path):
-    loss, drawn = load("vae").main(["--evaluations", "400", "--hidden", "64", "--save", str(tmp_path / "vae.pt")])
+    loss, drawn = load("vae").main(["--steps", "400", "--hidden", "64", "--save", str(tmp_path / "vae.pt")])
     assert loss < 28.0
     assert drawn.shape == (5, 8, 8)
     assert torch.load(tmp_path / "vae.pt", weights_only=True)["decoder.0.weight"].shape == (64, 6)
@@ -93,7 +95,7 @@ def test_vae(tmp_path):
 
 def test_pinn():
     errors = load("pinn").main(["--evaluations", "80"])
-    assert len(errors) == 7
+    assert len(errors) == 8
     assert errors["wolfe-lbfgs"] < errors["adam"]
     assert errors["lbfgs"] < errors["adam"]
 
@@ -124,6 +126,25 @@ def test_fine_tuning():
     assert unfrozen < head
 
 
+@pytest.mark.filterwarnings("ignore")  # Jupyter's own
+def test_the_notebook():
+    nbclient = pytest.importorskip("nbclient")
+    nbformat = pytest.importorskip("nbformat")
+    pytest.importorskip("ipykernel")
+    notebook = nbformat.read(EXAMPLES / "first_training.ipynb", as_version=4)
+    stored = [kinds(cell) for cell in notebook.cells]
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
+    assert [kinds(cell) for cell in notebook.cells] == stored  # what the repository shows
+    text = "".join(output.get("text", "") for cell in notebook.cells for output in cell.get("outputs", ()))
+    assert float(re.search(r"test loss (\S+);", text)[1]) < 0.3
+    assert "the same parameters, bit for bit" in text
+
+
+def kinds(cell):
+    """The kinds of the outputs of a cell."""
+    return [sorted(output.get("data", {})) or output.output_type for output in cell.get("outputs", ())]
+
+
 @pytest.mark.slow
 def test_ddp(tmp_path):
     checkpoint = tmp_path / "checkpoint.pt"
@@ -133,7 +154,7 @@ def test_ddp(tmp_path):
     env = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run([*torchrun, *example], env=env, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    assert "going on after epoch 4" in done.stdout
+    assert "resuming after epoch 4" in done.stdout
     steps = dict(re.findall(r"rank (\d): (\d+ steps, the last .*)", done.stdout))
     assert steps.keys() == {"0", "1"}
     assert steps["0"] == steps["1"]

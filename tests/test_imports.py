@@ -56,7 +56,7 @@ except ModuleNotFoundError as error:
 """
     )
     assert said.strip() == (
-        f"gradline.{name} needs PyTorch, which is not installed: pip install 'gradline[torch]' torch"
+        f"gradline.{name} needs PyTorch, which is not installed: pip install '.[torch]' in a clone of gradline torch"
     )
 
 
@@ -115,7 +115,9 @@ def test_the_reader_of_imports_sees_them():
 
 def test_the_directions_of_dependence():
     """The contracts of pyproject.toml: which package stands on which, and whose modules are private."""
-    pytest.importorskip("importlinter", reason="import-linter is not installed: pip install 'gradline[dev]'")
+    pytest.importorskip(
+        "importlinter", reason="import-linter is not installed: pip install '.[dev]' in a clone of gradline"
+    )
     command = [sys.executable, "-c", "from importlinter.cli import lint_imports_command as lint; lint()", "--no-cache"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -145,8 +147,12 @@ NEEDS_TORCH = (
     "gradline.lab.problems.images",
     "gradline.lab.problems.making",
     "gradline.lab.problems.networks",
+    "gradline.lab.problems.paper",
     "gradline.lab.problems.physics",
+    "gradline.lab.problems.supervised",
     "gradline.lab.problems.synthetic",
+    "gradline.lab.problems.tabular",
+    "gradline.lab.problems.vision",
     "gradline.lab.problems.text",
 )
 

@@ -492,7 +492,8 @@ except ModuleNotFoundError as error:
     done = subprocess.run([sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == (
-        "gradline.plot.search needs matplotlib, which is not installed: pip install 'gradline[plot]' matplotlib"
+        "gradline.plot.search needs matplotlib, which is not installed: "
+        "pip install '.[plot]' in a clone of gradline matplotlib"
     )
 
 

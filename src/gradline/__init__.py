@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradline import protocol as protocol
 from gradline import searches as searches
 from gradline.function import solve
+from gradline.installing import not_installed
 
 if TYPE_CHECKING:
     from gradline import landscape as landscape
@@ -59,9 +60,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
-        raise ModuleNotFoundError(
-            f"gradline.{name} needs PyTorch, which is not installed: pip install 'gradline[torch]'", name="torch"
-        ) from error
+        raise not_installed(f"gradline.{name}", "PyTorch", "torch", name="torch") from error
     globals()[name] = value
     return value
 

@@ -123,7 +123,7 @@ class Driver:
 
     @property
     def record(self) -> Record[Any, Any]:
-        """The search accepted last; before the first one has ended, a record of a step of 0 that says so."""
+        """Record of the last accepted search; before the first, a record with step 0 and `Stop.NOT_YET`."""
         if self.state.last is not None:
             return self.state.last
         nothing = Origin(Slope(math.nan), math.nan)

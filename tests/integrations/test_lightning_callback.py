@@ -10,7 +10,6 @@ import torch
 from helpers import equal
 
 import gradline
-from gradline.protocol import Stop
 from gradline.searches import Armijo
 
 pytest.importorskip("lightning.pytorch")
@@ -173,8 +172,11 @@ def test_an_epoch_cut_short_ends_at_the_accepted_point():
 def test_whole_searches_on_accumulated_gradients_are_refused(more):
     scheduler = more.pop("scheduler", None)
     others = [] if scheduler is None else [GradientAccumulationScheduler(scheduler)]
-    with pytest.raises(ValueError, match=r"accumulate_grad_batches must be 1 for a GOLSI .* got 2.*spread=True"):
+    refused = r"accumulate_grad_batches must be 1 for a GOLSI .* got 2.*spread=True"
+    with pytest.raises(ValueError, match=refused):
         fit(Module(), *others, **more)
+    with pytest.raises(ValueError, match=refused):  # without the callback too
+        trainer(callbacks=others, **more).fit(Module(), data())
 
 
 class Manual(Module):
@@ -265,20 +267,20 @@ def test_the_searches_are_logged(options, tmp_path):
 
     logger = CSVLogger(tmp_path)
     made = fit(Watched(**options), logger=logger, log_every_n_steps=1)
-    logged = [row for row in rows(logger) if "line_search/step" in row]
+    logged = [row for row in rows(logger) if "gradline/step" in row]
     told = [(evaluations, record) for evaluations, record in seen if record is not None]
     assert len(logged) == len(told) > 5
     for row, (evaluations, record) in zip(logged, told, strict=True):
-        assert row["line_search/step"] == pytest.approx(record.step)
-        assert row["line_search/evaluations"] == record.evaluations
-        assert row["line_search/evaluations_so_far"] == evaluations
-        assert row["line_search/slope_at_start"] == pytest.approx(record.origin.at_zero.slope)
-        assert row["line_search/slope_at_step"] == pytest.approx(record.transcript[-1][1].slope)
+        assert row["gradline/step"] == pytest.approx(record.step)
+        assert row["gradline/evaluations"] == record.evaluations
+        assert row["gradline/total/evaluations"] == evaluations
+        assert row["gradline/slope/start"] == pytest.approx(record.origin.at_zero.slope)
+        assert row["gradline/slope/accepted"] == pytest.approx(record.transcript[-1][1].slope)
     stops = Counter(record.stop.name for record in records)
     assert made.callbacks[0].stops == [stops]
     assert len(stops) > 1
-    assert {name: logged[-1][f"line_search/stop/{name}"] for name in stops} == stops
-    assert made.callback_metrics["line_search/step"] == pytest.approx(records[-1].step)
+    assert {name: logged[-1][f"gradline/stops/{name.lower()}"] for name in stops} == stops
+    assert made.callback_metrics["gradline/step"] == pytest.approx(records[-1].step)
 
 
 def test_a_search_that_moved_nothing_is_logged_too(tmp_path):
@@ -289,15 +291,15 @@ def test_a_search_that_moved_nothing_is_logged_too(tmp_path):
     logger = CSVLogger(tmp_path)
     fit(Flat(), logger=logger, log_every_n_steps=1, max_epochs=1)
     last = rows(logger)[-1]
-    assert last["line_search/step"] == 0.0
-    assert last[f"line_search/stop/{Stop.ZERO_DIRECTION.name}"] == BATCHES
-    assert not any("slope_at_step" in name for name in last)
+    assert last["gradline/step"] == 0.0
+    assert last["gradline/stops/zero_direction"] == BATCHES
+    assert not any("slope/accepted" in name for name in last)
 
 
 def test_nothing_is_logged_where_it_is_not_wanted():
     made = trainer(callbacks=[LineSearchCallback(log=False)])
     made.fit(Module(), data())
-    assert not [name for name in made.callback_metrics if "line_search" in name]
+    assert not [name for name in made.callback_metrics if "gradline" in name]
 
 
 def test_two_optimizers_are_logged_apart():
@@ -314,8 +316,8 @@ def test_two_optimizers_are_logged_apart():
 
     made = fit(Two(closure=False))
     first, second = made.optimizers
-    assert made.callback_metrics["line_search/step"] == pytest.approx(first.last.step)
-    assert made.callback_metrics["line_search-1/step"] == pytest.approx(second.last.step)
+    assert made.callback_metrics["gradline/step"] == pytest.approx(first.last.step)
+    assert made.callback_metrics["gradline-1/step"] == pytest.approx(second.last.step)
 
 
 def test_searches_that_compare_values_train_too():
@@ -323,7 +325,7 @@ def test_searches_that_compare_values_train_too():
     made = fit(module)
     by_hand(twin)
     assert equal(module.values(), twin.values())
-    assert math.isfinite(made.callback_metrics["line_search/slope_at_step"])
+    assert math.isfinite(made.callback_metrics["gradline/slope/accepted"])
 
 
 def test_the_older_package_name_works_too():
@@ -346,4 +348,4 @@ def test_the_older_package_name_works_too():
     made.fit(module, data())
     by_hand(twin)
     assert equal(module.inner.values(), twin.values())
-    assert "line_search/step" in made.callback_metrics
+    assert "gradline/step" in made.callback_metrics

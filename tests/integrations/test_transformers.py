@@ -264,16 +264,17 @@ def test_the_last_search_is_in_the_training_logs_and_only_there(tmp_path):
     LineSearchCallback().attach(trainer)
     trainer.train()
     last = search_of(trainer).last
-    names = {f"line_search/{name}" for name in ("step", "slope", "evaluations", "searches")}
+    names = {"step", "slope/start", "slope/accepted", "evaluations", "total/evaluations", "total/searches"}
     entry = [entry for entry in trainer.state.log_history if "loss" in entry][-1]
-    assert entry["line_search/step"] == last.step
-    assert entry["line_search/slope"] == last.origin.at_zero.slope
-    assert entry["line_search/evaluations"] == last.evaluations
-    assert entry["line_search/searches"] == search_of(trainer).iterations
-    assert entry["line_search/stop"] == str(last.stop)
+    assert entry["gradline/step"] == last.step
+    assert entry["gradline/slope/start"] == last.origin.at_zero.slope
+    assert entry["gradline/evaluations"] == last.evaluations
+    assert entry["gradline/total/searches"] == search_of(trainer).iterations
     for logs in heard.logs[-4:]:
-        added = {name for name in logs if name.startswith("line_search/")}
-        assert added == (names if "loss" in logs else set())
+        added = {name for name in logs if name.startswith("gradline/")}
+        told = {name.removeprefix("gradline/") for name in added if "/stops/" not in name}
+        assert told == (names if "loss" in logs else set())
+        assert ("loss" in logs) == any("/stops/" in name for name in added)
         assert all(isinstance(logs[name], float | int) for name in added)
     assert any("loss" in logs for logs in heard.logs[-4:])
     assert any("eval_loss" in logs for logs in heard.logs[-4:])

@@ -44,6 +44,8 @@ def iteration(run, number):
         "angle": float("nan"),
         "seconds": float("nan"),
         "cpu_seconds": float("nan"),
+        "validation_loss": numbers[5] + numbers[7] if measured else float("nan"),
+        "validation_error": float("nan"),
     }
 
 

@@ -17,6 +17,7 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+import gradline
 from gradline.searches import Armijo, Fixed, GolsI, GolsMax, Prls
 from gradline.sklearn import LineSearchClassifier, LineSearchRegressor
 from gradline.sklearn.training import Training
@@ -381,9 +382,18 @@ def test_parameters_that_cannot_be_meant_are_refused(data, options, said):
         small(**options).fit(*data)
 
 
-def test_a_class_is_no_search(data):
-    with pytest.raises(TypeError, match=r"search must be a search, not its class: write GolsI\(\)"):
-        small(search=GolsI).fit(*data)
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        (GolsI, r"GolsI\(\), got the class gradline.GolsI"),
+        (gradline.GOLSI, r"GolsI\(\), got the class gradline.GOLSI"),
+        (gradline.Angle, r"Angle\(\), direction=torch.optim.Adam, got the class gradline.Angle"),
+        (torch.optim.SGD, r"GolsI\(\), got the class torch.SGD"),
+    ],
+)
+def test_a_class_is_no_search(data, given, meant):
+    with pytest.raises(TypeError, match=rf"search must be a search, made .*: write search=gradline.searches.{meant}"):
+        small(search=given).fit(*data)
 
 
 def test_too_little_to_judge_by_is_refused(data):
@@ -401,4 +411,7 @@ def test_patience_without_end_trains_to_max_iter(data):
 def test_what_is_missing_is_named(module, name):
     code = f"import sys, scipy.special; sys.modules[{module!r}] = None; import gradline.sklearn"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert f"gradline.sklearn needs {name}, which is not installed: pip install 'gradline[sklearn]'" in done.stderr
+    assert (
+        f"gradline.sklearn needs {name}, which is not installed: pip install '.[sklearn]' in a clone of gradline"
+        in done.stderr
+    )

@@ -236,3 +236,11 @@ def test_a_position_in_other_data_is_refused(other):
     with pytest.raises(ValueError, match=r"same data and batch size .*\[20, 5\], here are"):
         wrong.load_state_dict(stream.state_dict())
     next(wrong)
+
+
+def test_some_batches_have_a_length():
+    source = batches.dynamic(torch.arange(12.0), batch_size=3, seed=0)
+    some = source.take(5)
+    assert len(some) == 5
+    assert len(list(some)) == 5
+    assert list(source.take(0)) == []

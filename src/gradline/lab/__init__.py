@@ -1,4 +1,4 @@
-"""The paper's experiments: problems, plans, engines and a store of results.
+"""Experiments: problems, methods, studies, engines and a store of results; `compare` is for a model of your own.
 
 ```python
 from gradline.lab import plan, studies
@@ -12,17 +12,23 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gradline.installing import not_installed
+
 if TYPE_CHECKING:
+    from gradline.lab.comparing import compare
     from gradline.lab.findings.query import results, summary
     from gradline.lab.jobs.store import Store
+    from gradline.lab.problems.script import Training
     from gradline.lab.studies import Study, plan
     from gradline.lab.studies.running import run_study
 
-__all__ = ["Store", "Study", "plan", "results", "run_study", "summary"]
+__all__ = ["Store", "Study", "Training", "compare", "plan", "results", "run_study", "summary"]
 
 _WHERE = {
     "Store": "jobs.store",
     "Study": "studies",
+    "Training": "problems.script",
+    "compare": "comparing",
     "plan": "studies",
     "results": "findings.query",
     "run_study": "studies.running",
@@ -39,10 +45,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "gradline":
             raise
-        raise ModuleNotFoundError(
-            f"gradline.lab.{name} needs {error.name}, which is not installed: pip install 'gradline[study]'",
-            name=error.name,
-        ) from error
+        raise not_installed(f"gradline.lab.{name}", error.name, "study") from error
     globals()[name] = value
     return value
 

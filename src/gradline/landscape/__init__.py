@@ -35,6 +35,7 @@ parameters, since buffers cannot be restored from parameters alone.
 
 from __future__ import annotations
 
+from gradline.installing import not_installed
 from gradline.landscape.optima import Found, Interval, Optima, Spread
 from gradline.landscape.results import Curves, Line, Plane, Surfaces
 
@@ -44,9 +45,7 @@ try:
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise
-    raise ModuleNotFoundError(
-        "gradline.landscape needs PyTorch, which is not installed: pip install 'gradline[torch]'", name="torch"
-    ) from error
+    raise not_installed("gradline.landscape", "PyTorch", "torch", name="torch") from error
 
 __all__ = [
     "Curves",

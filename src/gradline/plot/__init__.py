@@ -1,13 +1,14 @@
 """Plot a search: its probes, and why its step was accepted.
 
 [`search_data`][gradline.plot.search_data] computes the numbers, without matplotlib; [`search`][gradline.plot.search]
-draws them and needs matplotlib: `pip install 'gradline[plot]'`.
+draws them and needs matplotlib: `pip install '.[plot]'` in a clone.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradline.installing import not_installed
 from gradline.plot.beliefs import Beliefs
 from gradline.plot.data import Point, Rule, SearchData, search_data
 from gradline.protocol import Origin, Pending, Record, Search, Transcript
@@ -69,8 +70,5 @@ def search(
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
-        raise ModuleNotFoundError(
-            "gradline.plot.search needs matplotlib, which is not installed: pip install 'gradline[plot]'",
-            name="matplotlib",
-        ) from error
+        raise not_installed("gradline.plot.search", "matplotlib", "plot") from error
     return draw(data, axes)

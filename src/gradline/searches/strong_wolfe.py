@@ -7,6 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
+from gradline.installing import not_installed
 from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
 from gradline.searches.arguments import (
     require,
@@ -72,7 +73,11 @@ class StrongWolfe:
     def search(self, origin: Origin[Value], memory: float) -> Generator[float, Value, Outcome[float]]:
         """Run one search; `memory` is the previous step."""
         import numpy as np
-        from scipy.optimize._dcsrch import DCSRCH
+
+        try:
+            from scipy.optimize._dcsrch import DCSRCH
+        except ModuleNotFoundError as error:
+            raise not_installed("the search StrongWolfe", "SciPy", "scipy", name="scipy") from error
 
         zero = origin.at_zero
         if zero.slope >= 0.0:

@@ -19,6 +19,8 @@ assert model.score(X, y) > 0.95
 
 from __future__ import annotations
 
+from gradline.installing import not_installed
+
 try:
     import gradline.torch  # noqa: F401 - first, so that a missing torch is reported first
     from gradline.sklearn.classifier import LineSearchClassifier
@@ -27,8 +29,6 @@ except ModuleNotFoundError as error:
     needed = {"torch": "PyTorch", "sklearn": "scikit-learn"}.get((error.name or "").partition(".")[0])
     if needed is None:
         raise
-    raise ModuleNotFoundError(
-        f"gradline.sklearn needs {needed}, which is not installed: pip install 'gradline[sklearn]'", name=error.name
-    ) from error
+    raise not_installed("gradline.sklearn", needed, "sklearn", name=error.name) from error
 
 __all__ = ["LineSearchClassifier", "LineSearchRegressor"]

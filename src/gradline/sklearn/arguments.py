@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_array
 
+from gradline import searches
 from gradline.sklearn.network import ACTIVATIONS
 
 
@@ -20,6 +21,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     if not isinstance(activation, str) or activation not in ACTIVATIONS:
         known = ", ".join(map(repr, ACTIVATIONS))
         raise ValueError(f"activation must be one of {known} (the functions of hidden units), got {activation!r}")
+    _require_search(parameters["search"])
     size = parameters["batch_size"]
     if size != "auto" and not _whole(size):
         raise ValueError(f"batch_size must be 'auto' or a whole number from 1 on (samples in a batch), got {size!r}")
@@ -29,6 +31,20 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     _require_real("alpha", parameters["alpha"], math.inf, "it weighs the squares of the weights in the loss")
     _require_real("tol", parameters["tol"], math.inf, "it is what counts as an improvement")
     _require_real("validation_fraction", parameters["validation_fraction"], 1.0, "this part of the data is held back")
+
+
+def _require_search(search: Any) -> None:
+    """Raise an error for an optimizer, or for the class of a search."""
+    name = getattr(search, "__name__", "") if isinstance(search, type) else ""
+    if search is None or not name:
+        return
+    known = {kind.lower(): kind for kind in searches.__all__}
+    meant = known.get(name.lower(), "GolsI")
+    along = ", direction=torch.optim.Adam" if meant == "Angle" else ""
+    raise TypeError(
+        f"search must be a search, made (the estimator builds the optimizer itself): write "
+        f"search=gradline.searches.{meant}(){along}, got the class {search.__module__.partition('.')[0]}.{name}"
+    )
 
 
 def layer_sizes(sizes: Any) -> list[int]:

@@ -93,9 +93,9 @@ class Batches(Iterator[Any]):
         self.advance()
         return self._current
 
-    def take(self, count: int) -> Iterator[Any]:
-        """Return an iterator over the next `count` mini-batches."""
-        return itertools.islice(self, count)
+    def take(self, count: int) -> _Taken:
+        """Return an iterator over the next `count` mini-batches, whose length is `count`."""
+        return _Taken(self, count)
 
     def draw(self) -> Any:
         """Return the mini-batch for one evaluation: a new one (dynamic), or the one of this step (static, full)."""
@@ -148,6 +148,20 @@ class Batches(Iterator[Any]):
             stream, taken = state_dict["stream"], bool(state_dict["taken"])
         self._current = self._stream.load_state_dict(stream)
         self._taken = taken
+
+
+class _Taken(Iterator[Any]):
+    """An iterator over some mini-batches that knows how many there are, as progress bars ask."""
+
+    def __init__(self, batches: Batches, count: int) -> None:
+        self._count = operator.index(count)
+        self._rest = itertools.islice(batches, self._count)
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __next__(self) -> Any:
+        return next(self._rest)
 
 
 class _Stream(Protocol):

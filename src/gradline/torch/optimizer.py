@@ -25,6 +25,7 @@ from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
 from gradline.torch.evaluating import Closure, Evaluator
+from gradline.torch.integrations.lightning_private import accumulated_batches
 from gradline.torch.noise import Noise
 from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
 from gradline.torch.session import Session, Standing
@@ -197,6 +198,12 @@ class LineSearchOptimizer(SavedOptimizer):
             raise RuntimeError(
                 f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
                 f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
+            )
+        if closure is not None and not self.spread and (count := accumulated_batches(closure)) > 1:
+            raise ValueError(
+                f"accumulate_grad_batches must be 1 for a {type(self).__name__} that makes a whole search in each step "
+                f"(Lightning lets it evaluate the last of the batches only), got {count}. Build the optimizer with "
+                f"spread=True: then each step is one probe, on all of the batches"
             )
         self._look_at_lr()
         self._conform()

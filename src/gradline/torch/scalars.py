@@ -15,14 +15,17 @@ from torch.utils.hooks import RemovableHandle
 from gradline.protocol import Heading, Record
 from gradline.torch.base import GradlineOptimizer
 
-__all__ = ["log_scalars"]
+__all__ = ["PREFIX", "log_scalars", "scalars_of"]
+
+PREFIX = "gradline"
+"""First part of the names of scalars, everywhere: TensorBoard and other trackers, Lightning, Hugging Face's Trainer."""
 
 
 def log_scalars(
     optimizer: GradlineOptimizer,
     add_scalar: Any,
     *,
-    prefix: str = "gradline",
+    prefix: str = PREFIX,
     every: int = 1,
     at: Literal["evaluations", "searches"] = "evaluations",
     as_dict: bool = False,
@@ -100,34 +103,48 @@ class _Logging:
         self._stops: Counter[str] = Counter()
 
     def __call__(self, record: Record[Any, Any]) -> None:
-        reason = f"stops/{record.stop.name.lower()}"
-        self._stops[reason] += 1
+        name = record.stop.name
+        self._stops[name] += 1
         optimizer = self._optimizer
         place = optimizer.evaluations if self._at == "evaluations" else optimizer.iterations
-        if self._add_text is not None and self._stops[reason] == 1:
-            self._add_text(self._tag(reason), str(record.stop), place)
+        if self._add_text is not None and self._stops[name] == 1:
+            self._add_text(_tag(self._prefix, f"stops/{name.lower()}"), str(record.stop), place)
         if self._stops.total() % self._every:
             return
-        scalars = {self._tag(name): value for name, value in self._scalars(record).items() if math.isfinite(value)}
+        scalars = scalars_of(optimizer, record, self._stops, prefix=self._prefix)
         if self._as_dict:
             self._put(scalars, step=place)
         else:
             for tag, value in scalars.items():
                 self._put(tag, value, place)
 
-    def _scalars(self, record: Record[Any, Any]) -> dict[str, float]:
-        scalars = {"step": record.step, "slope/start": record.origin.at_zero.slope}
-        if record.outcome.probe is not None:
-            scalars["slope/accepted"] = record.transcript[record.outcome.probe][1].slope
-        if isinstance(record.origin.at_zero, Heading):
-            scalars["cosine"] = record.origin.at_zero.cosine
-        scalars["evaluations"] = record.evaluations
-        scalars["total/evaluations"] = self._optimizer.evaluations
-        scalars["total/searches"] = self._optimizer.iterations
-        return scalars | self._stops
 
-    def _tag(self, name: str) -> str:
-        return f"{self._prefix}/{name}" if self._prefix else name
+def scalars_of(
+    optimizer: GradlineOptimizer, record: Record[Any, Any], stops: Counter[str], *, prefix: str = PREFIX
+) -> dict[str, float]:
+    """Return the finite scalars of a search under the names that [`log_scalars`][gradline.log_scalars] explains.
+
+    Args:
+        optimizer: the optimizer that made the search.
+        record: the search.
+        stops: number of searches so far that ended for each reason, by the names of [`Stop`][gradline.protocol.Stop].
+        prefix: first part of the names.
+    """
+    at_zero, probe = record.origin.at_zero, record.outcome.probe
+    scalars = {"step": record.step, "slope/start": at_zero.slope}
+    if probe is not None:
+        scalars["slope/accepted"] = record.transcript[probe][1].slope
+    if isinstance(at_zero, Heading):
+        scalars["cosine"] = at_zero.cosine
+    scalars["evaluations"] = record.evaluations
+    scalars["total/evaluations"] = optimizer.evaluations
+    scalars["total/searches"] = optimizer.iterations
+    scalars |= {f"stops/{name.lower()}": count for name, count in stops.items()}
+    return {_tag(prefix, name): float(value) for name, value in scalars.items() if math.isfinite(value)}
+
+
+def _tag(prefix: str, name: str) -> str:
+    return f"{prefix}/{name}" if prefix else name
 
 
 def _check(optimizer: Any, every: Any, at: Any) -> None:

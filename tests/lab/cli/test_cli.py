@@ -1,7 +1,9 @@
 """The command line: what it prints, what it returns, and that its errors are one sentence."""
 
+import io
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,10 +14,13 @@ import pytest
 from click.testing import CliRunner
 from lab.helping import has_state, wait_until
 
-from gradline.lab.cli import main
+from gradline.lab import studies
+from gradline.lab.cli import main, terminal
 from gradline.lab.cli.app import app
 from gradline.lab.cli.trace import HALF, bar
-from gradline.lab.cli.words import clock, count, duration, number, percent, ranges, size
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
+from gradline.lab.tools.formatting import clock, count, duration, number, percent, ranges, size
 
 SMALL = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "50", "--seeds", "2", "--budget", "60"]
 
@@ -47,7 +52,9 @@ def test_bare_shows_help():
         assert f"\n  {verb} " in result.output
 
 
-@pytest.mark.parametrize("verb", [["list"], ["check"], ["run"], ["results"], ["trace"], ["data"], ["data", "fetch"]])
+@pytest.mark.parametrize(
+    "verb", [["compare"], ["list"], ["check"], ["run"], ["results"], ["trace"], ["data"], ["data", "fetch"]]
+)
 def test_every_verb_has_help_with_examples(verb):
     result = CliRunner().invoke(app, [*verb, "--help"], prog_name="gradline")
     assert result.exit_code == 0
@@ -76,8 +83,38 @@ def test_a_missing_extra_is_named(module):
     program = f"import sys; sys.modules['{module}'] = None; from gradline.lab.cli import main; sys.exit(main(['list']))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
     assert done.returncode == 2
-    assert "pip install 'gradline[study]'" in done.stderr
+    assert "pip install '.[study]' in a clone of gradline" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def narrow(monkeypatch, *arguments):
+    """What a verb prints on a terminal of 80 columns."""
+    shown = io.StringIO()
+    shown.isatty = lambda: True
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", shown)
+    monkeypatch.setattr(terminal, "WIDE", 80)
+    assert main(list(arguments)) == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.getvalue()).splitlines()
+
+
+def test_a_narrow_terminal_shows_every_name_that_one_types(monkeypatch):
+    lines = narrow(monkeypatch, "list")
+    assert max(map(len, lines)) <= 80
+    words = {word for line in lines for word in line.split()}
+    for name in (*studies.available(), *PROBLEMS, *METHODS):
+        assert name in words
+
+
+def test_a_narrow_terminal_shows_the_methods_of_a_comparison(monkeypatch):
+    packed = str(Path(__file__).parents[3] / "results" / "compare.json.gz")
+    lines = narrow(monkeypatch, "results", packed, "--problem", "regression/10")
+    assert max(map(len, lines[1:])) <= 120  # the first says what is trained
+    header = next(line for line in lines if line.startswith("method"))
+    assert "train loss" in header
+    rows = [line.split()[0] for line in lines[lines.index(header) + 1 :] if line]
+    assert {"angle", "prodigy", "torchzero-backtracking"} <= set(rows)
+    assert any(line.startswith("A wider terminal also shows: ") for line in lines)
 
 
 def test_list():
@@ -209,7 +246,8 @@ def test_bars():
     assert "█" not in bar(0.0, 0.0)
 
 
-def test_data_status_and_fetch(tmp_path, capsys):
+def test_data_status_and_fetch(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GRADLINE_DATA", str(tmp_path))  # --data sets it, and it is to be as before afterwards
     output = CliRunner().invoke(app, ["data", "--data", str(tmp_path)], catch_exceptions=False).output
     assert output.count("missing") >= 5
     assert "comes with scikit-learn" in output
@@ -226,7 +264,11 @@ def test_data_status_and_fetch(tmp_path, capsys):
         (["run"], "Missing argument 'STUDY'"),
         (["run", "bcdw"], "did you mean 'bcwd'?"),
         (["run", "bcwd", "--seed", "3"], "Did you mean '--seeds'?"),
-        (["run", "bcwd", "--workers", "0"], "Invalid value for '--workers'"),
+        (["run", "bcwd", "--workers", "0"], "Invalid value for '--workers': must be at least 1, got 0"),
+        (["run", "bcwd", "--seeds", "two"], "Invalid value for '--seeds': must be a whole number, got 'two'"),
+        (["run", "bcwd", "--checkpoint-every", "-1"], "must be above 0 and finite, got -1"),
+        (["run", "bcwd", "--checkpoint-every", "soon"], "must be a number, got 'soon'"),
+        (["claims", "."], "has no results"),
         (["run", "bcwd", "--method", "golsi"], "did you mean 'gols-i'?"),
         (["run", "bcwd", "--backend", "slurm"], "backend must be processes, inline, dask or tcp://host:port"),
         (["run", "nowhere.toml"], "there is no such file"),

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from gradline.lab import studies
 from gradline.lab.findings.comparison import DRAWN, LIMIT, SIZES
 from gradline.lab.findings.packed import pack
+from gradline.lab.findings.training import trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 
@@ -29,6 +31,11 @@ def program():
 @pytest.fixture(scope="module")
 def found(program):
     return program.read()
+
+
+@pytest.fixture(scope="module")
+def training(program):
+    return program.read_training()
 
 
 @pytest.fixture(scope="module")
@@ -85,10 +92,54 @@ def test_runs_that_the_code_does_not_know_any_more_are_told(program, found, tmp_
         program.read(file)
 
 
-def test_the_pictures_are_those_that_the_page_shows(program, found, page):
-    _, known = found
-    made = {f"{name}{ending}.svg" for name in program.pictures(known) for ending in ("", "-dark")}
-    assert made == set(program.names()) == set(re.findall(r"pictures/(compare-[a-z-]+\.svg)", page))
+def test_the_pictures_are_those_that_the_page_shows(program, found, training, page):
+    drawn = program.pictures(found[1]) | program.training_pictures(training[1])
+    made = {f"{name}{ending}.svg" for name in drawn for ending in ("", "-dark")}
+    assert made == set(program.names()) == set(re.findall(r"pictures/((?:compare|train)-[a-z-]+\.svg)", page))
+
+
+def test_the_answers_are_in_step_with_the_runs_of_training(program, training, page):
+    assert program.filled_training(page, *training) == page, "`python docs/compare.py` brings the page in step"
+
+
+def test_the_answers_follow_the_runs_of_training(program, training, page):
+    packed, _ = training
+    ours = {record.name for record in packed.records if record.method == "angle"}
+    failed = tuple(
+        replace(record, status=Status.FAILED, reason="broken") if record.name in ours else record
+        for record in packed.records
+    )
+    other = trained(failed, studies.load("train"))
+    assert len(ours) > 10
+    changed = program.filled_training(page, replace(packed, records=failed), other)
+    for part in ("train-quality", "train-cases", "train-limits"):
+        begin, end = f"<!-- {part}: made by docs/compare.py -->", f"<!-- {part}: end -->"
+        assert changed.split(begin)[1].split(end)[0] != page.split(begin)[1].split(end)[0]
+
+
+def test_every_case_of_training_is_on_the_page_with_what_was_chosen(training, page):
+    for case in training[1].cases:
+        assert f"| `{case.name}` |" in page
+        if case.tuned is not None:
+            assert f"`{case.tuned.chosen}` of {len(case.tuned.candidates)}" in page
+
+
+def test_nothing_is_reported_on_the_seed_that_was_tuned_on(training):
+    study = studies.load("train")
+    for case in training[1].cases:
+        for entry in case.entries.values():
+            assert study.tuning_seed not in {run.seed for run in entry.runs}
+            assert {run.seed for run in entry.candidates} <= {study.tuning_seed}
+
+
+def test_the_page_asks_its_questions_in_order(page):
+    heads = re.findall(r"^## (.*)$", page, flags=re.MULTILINE)
+    assert heads[:4] == [
+        "How good is it out of the box against what I would get with tuning?",
+        "How much compute does that save?",
+        "Where should I not use it?",
+        "The whole comparison in one picture",
+    ]
 
 
 def test_memory_is_told_of_every_method(found):

@@ -235,5 +235,5 @@ def test_without_tensorboard_it_says_how_to_install_it(tmp_path, monkeypatch, ca
     for name in [name for name in sys.modules if name.startswith("torch.utils.tensorboard")]:
         monkeypatch.delitem(sys.modules, name)
     assert main(["run", "bcwd", "--seeds", "1", "--budget", "10", "--out", str(tmp_path), "--tensorboard"]) == 2
-    assert "pip install 'gradline[tensorboard]'" in capsys.readouterr().err
+    assert "pip install '.[tensorboard]' in a clone of gradline" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())

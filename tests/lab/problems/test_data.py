@@ -181,7 +181,7 @@ def test_targets_may_be_given_as_they_are(monkeypatch):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"name": "imagenet"}, "name must be one of iris, bcwd, mnist, cifar10"),
+        ({"name": "imagenet"}, "name must be one of iris, bcwd, mnist, mnist-60000, cifar10"),
         ({"name": "iris", "z_score": "test"}, "z_score must be 'train', 'all' or 'none'"),
         ({"name": "iris", "dtype": np.int64}, "dtype must be float32 or float64"),
     ],
@@ -234,6 +234,7 @@ def test_status_of_an_empty_folder(tmp_path):
     lines = data.status(tmp_path / "none")
     assert [(line.data_set, line.state) for line in lines] == [
         *[("mnist", data.FileState.MISSING)] * 4,
+        *[("mnist-60000", data.FileState.MISSING)] * 4,
         *[("cifar10", data.FileState.MISSING)] * 3,
     ]
     assert lines[0].path == tmp_path / "none" / "MNIST" / "raw" / "train-images-idx3-ubyte.gz"
@@ -363,4 +364,4 @@ try:
 except ModuleNotFoundError as error:
     print(error)
 """)
-    assert said == f"{purpose}, which is not installed: pip install 'gradline[study]'"
+    assert said == f"{purpose}, which is not installed: pip install '.[study]' in a clone of gradline"

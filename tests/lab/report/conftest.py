@@ -16,7 +16,9 @@ def page_file(store, tmp_path_factory):
 @pytest.fixture(scope="package")
 def chromium():
     """A real browser, without a window."""
-    api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed: pip install 'gradline[dev]'")
+    api = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is not installed: pip install '.[dev]' in a clone of gradline"
+    )
     found = [path for name in ("chromium", "chromium-browser", "google-chrome") if (path := shutil.which(name))]
     if not found:
         pytest.skip("no Chromium is installed (Debian and Ubuntu: apt install chromium)")

@@ -6,21 +6,26 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from importlib.metadata import version
+
+from gradline.installing import not_installed
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code: 0 done, 1 something failed, 2 not understood, 130 interrupted."""
     _prepare_streams()
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    if given in (["--version"], ["-V"]):  # answered without click: in every install
+        sys.stdout.write(f"gradline {version('gradline')}\n")
+        return 0
     try:
         from gradline.lab.cli.app import run
     except ModuleNotFoundError as error:
         if error.name not in ("click", "rich"):
             raise
-        sys.stderr.write(
-            f"gradline: the command line needs {error.name}, which is not installed: pip install 'gradline[study]'\n"
-        )
+        sys.stderr.write(f"gradline: {not_installed('the command line', error.name, 'study')}\n")
         return 2
-    return run(sys.argv[1:] if arguments is None else list(arguments))
+    return run(given)
 
 
 def _prepare_streams() -> None:

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import click
 
+from gradline.installing import not_installed
 from gradline.lab.cli.check import check
 from gradline.lab.cli.claims import claims
+from gradline.lab.cli.compare import compare
 from gradline.lab.cli.data import data
 from gradline.lab.cli.figures import figures
 from gradline.lab.cli.listing import list_verb
@@ -35,20 +37,22 @@ class Verbs(click.Group):
     subcommand_metavar="VERB ...",
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-    epilog="\b\nA first study, which takes a few seconds:\n"
+    epilog="\b\nA model of your own:\n"
+    "  gradline compare my_model.py\n\n"
+    "\b\nA first study, which takes a few seconds:\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline results results/first\n\n"
-    "`gradline VERB --help` says more about a verb. --debug, anywhere, shows where an error comes from.",
+    "`gradline VERB --help` explains a verb. --debug, anywhere, shows where an error comes from.",
 )
 @click.version_option(version("gradline"), "-V", "--version", message="gradline %(version)s")
 @click.pass_context
 def app(context: click.Context) -> None:
-    """Train neural networks without choosing a learning rate, and study the line searches that do it."""
+    """Compare optimizers that need no learning rate with others, on your model or on the problems of studies."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
-for verb in (list_verb, check, run_verb, results, claims, figures, report, trace, data):
+for verb in (compare, list_verb, check, run_verb, results, claims, figures, report, trace, data):
     app.add_command(verb)
 
 
@@ -88,7 +92,7 @@ def _missing(error: ModuleNotFoundError) -> str:
     name = (error.name or "").split(".")[0]
     if "pip install" in str(error) or name in ("", "gradline"):
         return str(error)
-    return f"this needs {name}, which is not installed: pip install 'gradline[study]'"
+    return str(not_installed("this", name, "study"))
 
 
 def _fail(sentence: str, code: int, *, debug: bool) -> int:

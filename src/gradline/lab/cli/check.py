@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import Count, data_option, load_study, study_options, without_absent
+from gradline.lab.cli.options import data_option, study_options
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.estimate import Estimate
@@ -22,35 +22,24 @@ if TYPE_CHECKING:
     "  gradline check mnist-net1 --no-measure",
 )
 @study_options
-@click.option("--workers", type=Count(1), metavar="N", help="Processes (default: one for each core).")
-@click.option("--measure/--no-measure", default=True, help="Run a moment of it to see how fast this machine is.")
+@click.option("--measure/--no-measure", default=True, help="Measure how fast this machine is.")
 @data_option
-def check(
-    study: str,
-    seeds: int | None,
-    budget: int | None,
-    batch_size: tuple[int, ...],
-    method: tuple[str, ...],
-    problem: tuple[str, ...],
-    workers: int | None,
-    measure: bool,
-) -> None:
+def check(study: Study, workers: int | None, measure: bool) -> None:
     """Check STUDY and estimate what it takes, without running it.
 
-    Reports the number of runs and evaluations, and from a moment of each kind of run the time, memory and disk space.
+    Prints the number of runs and evaluations, and estimates time, memory and disk space from half a second of each
+    kind of run.
     """
     from rich.markup import escape
 
     from gradline.lab import engines
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.jobs.estimate import estimate
     from gradline.lab.jobs.executors import default_workers
     from gradline.lab.problems import data
-    from gradline.lab.studies import plan, validate
+    from gradline.lab.studies import plan, plan_tuned, validate
 
-    chosen = load_study(study, seeds, budget, batch_size, method, problem)
-    chosen = without_absent(chosen, console(stderr=True))
-    for name in sorted({problem.data for problem in chosen.problems if problem.data is not None}):
+    for name in sorted({problem.data for problem in study.problems if problem.data is not None}):
         try:
             data.load(name, download=False, progress=False)
         except data.DataError as error:
@@ -58,12 +47,13 @@ def check(
                 f"data set {name} is not in {data.data_directory()}, or is damaged: "
                 f"`gradline data fetch {name}` gets it, --data DIR looks for it elsewhere"
             ) from error
-    runs = plan(chosen)
+    # Which candidates will be chosen is not known yet; all of them cost about the same.
+    runs = plan(study) + plan_tuned(study, lambda setting, tuned: tuned.candidates[0])
     validate(runs)
     out = console()
-    out.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
+    out.print(f"[bold]{escape(study.title or study.name)}[/]")
     out.print()
-    out.print(_facts(chosen, runs))
+    out.print(_facts(study, runs))
     if not measure:
         out.print("\n[green]The study can be run.[/] Nothing was measured.")
         return
@@ -85,11 +75,14 @@ def check(
 
 
 def _facts(study: Study, runs: list[Run]) -> Any:
-    from gradline.lab.cli.words import count, plural, ranges
+    from gradline.lab.tools.formatting import count, plural, ranges
 
     made = _grid()
     made.add_row("problems", ", ".join(f"{item.name} ({count(item.parameters)} weights)" for item in study.problems))
     made.add_row("methods", ", ".join(method.name for method in study.methods))
+    if study.tuned:
+        words = [f"{tuned.name} (the best of {len(tuned.candidates)})" for tuned in study.tuned]
+        made.add_row("tuned", f"{', '.join(words)}, on seed {study.tuning_seed}")
     made.add_row("batch sizes", ", ".join(str(size) for size in sorted({run.batch_size for run in runs})))
     if any(run.direction_batch_size for run in runs):
         sizes = ["same" if size is None else str(size) for size in study.direction_batch_sizes]
@@ -104,7 +97,8 @@ def _facts(study: Study, runs: list[Run]) -> Any:
 
 
 def _paces(found: Estimate) -> Any:
-    from gradline.lab.cli.words import count, duration, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import count, duration
 
     made = table("problem", ">B", ">runs", ">evaluations", ">a second", ">time of one worker")
     for pace in found.paces:
@@ -120,7 +114,7 @@ def _paces(found: Estimate) -> Any:
 
 
 def _costs(found: Estimate, workers: int) -> Any:
-    from gradline.lab.cli.words import duration, plural, size
+    from gradline.lab.tools.formatting import duration, plural, size
 
     made = _grid()
     made.add_row(

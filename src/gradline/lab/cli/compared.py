@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def show(packed: Packed, compared: Comparison) -> None:
     """Show a comparison: a table for each setting, one over all of them, and the memory of methods if it is known."""
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.problems import Built
 
     out = console()
@@ -23,7 +23,8 @@ def show(packed: Packed, compared: Comparison) -> None:
         )
         out.print("[dim]no target[/]" if setting.target is None else f"[dim]target {setting.target:g}[/]")
         error = setting.problem.error if isinstance(setting.problem, Built) else "test error"
-        out.print(_lines([line for line in compared.rows if line.setting == setting.name], error))
+        lines = [line for line in compared.rows if line.setting == setting.name]
+        print_table(out, _lines(lines, error), ("× step", "× evaluation", "worst ", "runs", "worst", "failed"))
         out.print()
     _overall(compared, out)
     if packed.memory:
@@ -33,10 +34,11 @@ def show(packed: Packed, compared: Comparison) -> None:
 def _lines(lines: list[Row], error: str) -> Any:
     from rich.markup import escape
 
-    from gradline.lab.cli.words import number, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number
 
     made = table(
-        "method",
+        "!method",
         *(">runs", ">train loss", ">worst", f">{error}", ">to target", ">worst ", ">× step", ">× evaluation"),
         "failed",
     )
@@ -67,8 +69,9 @@ def _ratio(value: float) -> str:
 
 def _overall(compared: Comparison, out: Any) -> None:
     """Who ends how far behind the best, and is how often within a factor of it, over all settings."""
-    from gradline.lab.cli.words import percent, plural, table
+    from gradline.lab.cli.terminal import print_table, table
     from gradline.lab.findings.comparison import LIMIT
+    from gradline.lab.tools.formatting import percent, plural
 
     count = plural(len(compared.shared()), "setting")
     out.print(
@@ -76,17 +79,17 @@ def _overall(compared: Comparison, out: Any) -> None:
         end="",
     )
     out.print(f"most {10**LIMIT:g}), and shares in % by evaluations to the target of the median seed")
-    made = table("method", ">× loss", ">best", ">within 2×", ">within 10×", ">reached", ">reached by all seeds")
+    made = table("!method", ">× loss", ">best", ">within 2×", ">within 10×", ">reached", ">reached by all seeds")
     for score in compared.scores():
         shares = (score.best, score.near, score.far, score.reached, score.always)
         made.add_row(score.method, _ratio(score.behind), *map(percent, shares))
-    out.print(made)
+    print_table(out, made, ("within 10×", "reached by all seeds", "best"))
 
 
 def _memory(found: Packed, out: Any) -> None:
-    from gradline.lab.cli.words import table
+    from gradline.lab.cli.terminal import table
 
-    made = table("method", ">copies")
+    made = table("!method", ">copies")
     for label, copies in found.memory.items():
         made.add_row(label, copies if isinstance(copies, str) else f"{copies:.1f}")
     out.print("\n[bold]Peak memory beyond the parameters[/], in copies of them; a gradient is one")

@@ -8,14 +8,14 @@ from gradline.lab.cli.options import data_option
 
 
 @click.group(
-    short_help="Say which data files are there, or fetch them.",
+    short_help="Show which data files are there, or fetch them.",
     invoke_without_command=True,
     epilog="\b\nExamples:\n  gradline data\n  gradline data fetch mnist\n  gradline data --data ~/data fetch cifar10",
 )
 @data_option
 @click.pass_context
 def data(context: click.Context) -> None:
-    """Say which files of the data sets are there and whole; `fetch` gets them.
+    """Show which files of the data sets are there and intact; `fetch` downloads them.
 
     Iris and BCWD come with scikit-learn and need no files.
     """
@@ -27,7 +27,7 @@ def data(context: click.Context) -> None:
 @click.argument("name", nargs=-1, required=True)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def fetch(name: tuple[str, ...], quiet: bool) -> None:
-    """Download the files of data sets NAME, check them, and say where they are."""
+    """Download and check the files of data sets NAME."""
     from gradline.lab.problems import data as sets
     from gradline.lab.studies.toml import StudyError, unknown
 
@@ -45,8 +45,9 @@ def fetch(name: tuple[str, ...], quiet: bool) -> None:
 def _status() -> None:
     from rich.markup import escape
 
-    from gradline.lab.cli.words import console, size, table
+    from gradline.lab.cli.terminal import console, table
     from gradline.lab.problems import data as sets
+    from gradline.lab.tools.formatting import size
 
     out = console()
     out.print(f"Files in {escape(str(sets.data_directory()))}")

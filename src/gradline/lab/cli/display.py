@@ -14,7 +14,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from gradline.lab.cli.words import clock, count
+from gradline.lab.tools.formatting import clock, count
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.progress import Observer, Snapshot

@@ -23,7 +23,12 @@ if TYPE_CHECKING:
 )
 @click.argument("directory", metavar="[DIR]", type=click.Path(), required=False)
 @click.option(
-    "--out", "folder", required=True, type=click.Path(file_okay=False), metavar="FOLDER", help="Where PDF and PNG go."
+    "--out",
+    "folder",
+    required=True,
+    type=click.Path(file_okay=False),
+    metavar="FOLDER",
+    help="Folder for PDF and PNG files.",
 )
 @click.option(
     "--figure",
@@ -37,9 +42,9 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 
     Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out; one that
     has a part of them says so. DIR may also be a file of `gradline results --pack`. Of a comparison
-    (`gradline run compare`) three kinds of figures are drawn.
+    (`gradline run compare`, `gradline run train`) three kinds of figures are drawn.
     """
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.figures import FIGURES, save
     from gradline.lab.figures.traces import MissingRuns
 
@@ -71,15 +76,23 @@ def compared(source: str, folder: str, notes: Any) -> list[Path]:
     from gradline.lab.figures import save
     from gradline.lab.figures.compare_heat import draw_heat, heat_data
     from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
+    from gradline.lab.figures.train_questions import drawings
     from gradline.lab.findings.comparison import own
-    from gradline.lab.findings.reading import read
+    from gradline.lab.findings.reading import read, read_training
+    from gradline.plot.inks import LIGHT
 
+    written = []
+    _, training = read_training(source)
+    if training.cases:
+        with notes.status("drawing the study train"):
+            for name, draw in drawings(training).items():
+                written += save(draw(LIGHT), Path(folder) / f"train_{name}")
     _, known = read(source)
     if not known.records:
-        return []
+        return written
     methods, table, targets = known.drawn(own()), known.table, known.targets
     with notes.status("drawing the comparison"):
-        written = save(draw_heat(heat_data(known)), Path(folder) / "compare_heat")
+        written += save(draw_heat(heat_data(known)), Path(folder) / "compare_heat")
         written += save(draw_profile(profile_data(table, targets, methods)), Path(folder) / "compare_profile")
         for measure in ("train_loss", "test_error"):
             for against in ("evaluations", "seconds"):

@@ -20,7 +20,7 @@ def list_verb(kinds: tuple[str, ...]) -> None:
 
     Any of them can be named where a study is run, or in a study of your own.
     """
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
 
     out = console()
     makers = {"studies": _studies, "problems": _problems, "methods": _methods, "data": _data}
@@ -32,9 +32,10 @@ def list_verb(kinds: tuple[str, ...]) -> None:
 
 def _studies() -> Any:
     from gradline.lab import studies
-    from gradline.lab.cli.words import count, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import count
 
-    made = table("name", ">runs", "what it is about", title="Studies")
+    made = table("!name", ">runs", "what it is about", title="Studies")
     for name in studies.available():
         study = studies.load(name)
         made.add_row(f"[bold]{name}[/]", count(len(studies.plan(study))), study.title)
@@ -42,20 +43,21 @@ def _studies() -> Any:
 
 
 def _problems() -> Any:
-    from gradline.lab.cli.words import count, table
+    from gradline.lab.cli.terminal import table
     from gradline.lab.problems import PROBLEMS
+    from gradline.lab.tools.formatting import count
 
-    made = table("name", "data", "what is trained", ">budget", title="Problems")
+    made = table("!name", "!data", "what is trained", ">budget", title="Problems")
     for problem in PROBLEMS.values():
         made.add_row(f"[bold]{problem.name}[/]", problem.data or "", problem.described, count(problem.budget))
     return made
 
 
 def _methods() -> Any:
-    from gradline.lab.cli.words import table
+    from gradline.lab.cli.terminal import table
     from gradline.lab.methods import GROUPS, METHODS
 
-    made = table("name", "group", "package", "what it is", title="Methods")
+    made = table("!name", "group", "package", "what it is", title="Methods")
     for name, method in METHODS.items():
         groups = ", ".join(group for group, names in GROUPS.items() if name in names)
         absent = method.unavailable()
@@ -65,10 +67,11 @@ def _methods() -> Any:
 
 
 def _data() -> Any:
-    from gradline.lab.cli.words import size, table
+    from gradline.lab.cli.terminal import table
     from gradline.lab.problems.data import SOURCES
+    from gradline.lab.tools.formatting import size
 
-    made = table("name", "comes", title="Data sets")
+    made = table("!name", "comes", title="Data sets")
     for name, source in SOURCES.items():
         bytes_ = sum(download.file.size for download in source.downloads)
         made.add_row(f"[bold]{name}[/]", f"by download, {size(bytes_)}" if bytes_ else "with scikit-learn")

@@ -14,8 +14,8 @@ import click
     "In Python: gradline.lab.report.write(DIR, FILE).",
 )
 @click.argument("directory", metavar="DIR", type=click.Path())
-@click.option("--out", "file", required=True, type=click.Path(), metavar="FILE", help="The page.")
-@click.option("--title", metavar="TEXT", help="Of the page (default: from DIR's name).")
+@click.option("--out", "file", required=True, type=click.Path(), metavar="FILE", help="Path of the page.")
+@click.option("--title", metavar="TEXT", help="Title of the page (default: from DIR's name).")
 @click.option(
     "--illustrations/--no-illustrations", default=True, help="Compute and show Figures 1 to 7 too (some seconds)."
 )
@@ -28,13 +28,14 @@ import click
 def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
 
-    DIR is a folder of results, or a file that `gradline results --pack` wrote.
+    DIR is a directory of results, or a file that `gradline results --pack` wrote.
 
-    The page needs no network and no other file, so it can be mailed or put on a server as it is. It is written when it
-    is complete: whatever goes wrong, a page that was there before is still there.
+    The page needs no network and no other file, so that it can be mailed. It replaces an earlier one when it is
+    complete.
     """
     from gradline.lab import report as pages
-    from gradline.lab.cli.words import console, size
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import size
 
     notes = console(stderr=True)
     with notes.status("reading runs") as status:

@@ -31,7 +31,11 @@ if TYPE_CHECKING:
 @click.option("--runs", is_flag=True, help="A line for each run, not for its seeds together.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a line for each run.")
 @click.option("--json", "as_json", is_flag=True, help="Print every run's summary as JSON.")
-@click.option("--study", default="compare", metavar="STUDY", help="Of a comparison: whose settings and targets count.")
+@click.option(
+    "--study",
+    metavar="STUDY",
+    help="Of a comparison: whose settings and targets count (default: compare, or else train).",
+)
 @click.option("--memory", is_flag=True, help="Of a comparison: also measure each method's peak memory.")
 @click.option(
     "--pack",
@@ -47,15 +51,15 @@ def results(
     runs: bool,
     csv_file: str | None,
     as_json: bool,
-    study: str,
+    study: str | None,
     memory: bool,
     pack: str | None,
 ) -> None:
     """Summarise the results in DIR.
 
-    Losses and errors are the last ones measured. "zero at" is the number of evaluations at the first training error of
-    zero, where at least half of the runs got there; "probes" and "max" are the mean and the most of one search;
-    "stalled" counts runs whose last steps were zero.
+    Losses and errors are those at the end of a run. "zero at" is the number of evaluations at the first training error
+    of zero, if at least half of the runs reached it; "probes" and "max" are the mean and the largest number of probes
+    of a search; "stalled" counts runs whose last steps were zero.
 
     Runs of a comparison (`gradline run compare`) are compared: final losses, evaluations to a target loss, worst seeds,
     costs, and what failed. DIR may also be a file that --pack wrote, which thins curves and rounds numbers; what
@@ -63,15 +67,14 @@ def results(
     with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
     """
     from gradline.lab import summary
-    from gradline.lab.cli.words import console, plural
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import plural
 
     notes = console(stderr=True)
-    if (
-        study
-        and not (runs or as_json)
-        and _compared(source, study, (problem, method, batch_size), csv_file, memory, pack)
-    ):
-        return
+    chosen = (problem, method, batch_size)
+    for name in () if runs or as_json else ("compare", "train") if study is None else filter(None, [study]):
+        if _compared(source, name, chosen, csv_file, memory, pack):
+            return
     directory = source
     if pack:
         _pack(source, pack)
@@ -117,9 +120,10 @@ def _compared(
     from pathlib import Path
 
     from gradline.lab.cli import compared
-    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.cli.terminal import console
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read
+    from gradline.lab.tools.formatting import plural, size
 
     notes = console(stderr=True)
     if not Path(source).exists():
@@ -128,12 +132,14 @@ def _compared(
     wanted = _load(study, problems, methods, sizes)
     if wanted is None:
         return False
+    if wanted.tuned:
+        return _trained(source, wanted, pack)
     found, known = read(source, wanted, report=lambda text: notes.print(text, style="yellow", markup=False))
     if methods:
         names = {method.name for method in wanted.methods}
         known = replace(known, records=tuple(record for record in known.records if record.method in names))
     if not known.records:
-        if not memory and (Path(source).is_dir() or found.digests):
+        if not memory:
             return False
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
     found = replace(found, records=known.records)
@@ -152,12 +158,36 @@ def _compared(
     return True
 
 
+def _trained(source: str, study: Any, pack: str | None) -> bool:
+    """Show the runs of a study that tunes methods; whether there are any."""
+    from dataclasses import replace
+
+    from gradline.lab.cli import trained
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.findings import packed as files
+    from gradline.lab.findings.reading import read_training
+    from gradline.lab.tools.formatting import plural, size
+
+    notes = console(stderr=True)
+    found, known = read_training(source, study, report=lambda text: notes.print(text, style="yellow", markup=False))
+    if not known.cases:
+        return False
+    if pack:
+        names = {setting.problem.name for setting in study.settings}
+        records = tuple(record for record in found.records if record.problem in names)
+        path = files.pack(replace(found, records=records), pack)
+        notes.print(f"{path}: {plural(len(records), 'run')}, {size(path.stat().st_size)}")
+    trained.show(known)
+    return True
+
+
 def _pack(directory: str, file: str) -> None:
     """Write the runs of a directory into one small file."""
     from pathlib import Path
 
-    from gradline.lab.cli.words import console, plural, size
+    from gradline.lab.cli.terminal import console
     from gradline.lab.findings.reading import pack_directory
+    from gradline.lab.tools.formatting import plural, size
 
     notes = console(stderr=True)
     packed = pack_directory(directory, file, report=lambda text: notes.print(text, style="yellow", markup=False))
@@ -186,7 +216,8 @@ def _settings(frame: pd.DataFrame, *, each: bool) -> dict[str, str]:
 
 
 def _table(frame: pd.DataFrame, shown: dict[str, str], *, each: bool) -> Any:
-    from gradline.lab.cli.words import number, percent, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number, percent
 
     made = table(
         *shown.values(),

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import Count, data_option, load_study, study_options, without_absent
+from gradline.lab.cli.options import Positive, data_option, study_options, threads_option
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.partial import Follower
     from gradline.lab.jobs.runner import Summary
+    from gradline.lab.studies import Study
 
 
 @click.command(
@@ -28,7 +29,6 @@ if TYPE_CHECKING:
     "  gradline run mine.toml --backend tcp://scheduler:8786 --out /shared/mine",
 )
 @study_options
-@click.option("--workers", type=Count(1), metavar="N", help="Processes (default: one for each core).")
 @click.option(
     "--backend",
     default="processes",
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 @click.option("--out", metavar="DIR", type=click.Path(file_okay=False), help="Directory (default: results/STUDY).")
 @click.option(
     "--checkpoint-every",
-    type=click.FloatRange(0.0, min_open=True),
+    type=Positive(),
     default=30.0,
     show_default=True,
     metavar="SECONDS",
-    help="How much work may be lost to a kill.",
+    help="Seconds between two checkpoints of a run.",
 )
-@click.option("--threads", type=Count(1), default=1, show_default=True, metavar="N", help="Threads of each worker.")
+@threads_option
 @click.option(
     "--tensorboard",
     "logs",
@@ -55,15 +55,10 @@ if TYPE_CHECKING:
     metavar="[LOGDIR]",
     help="Write curves for TensorBoard while the study runs, into LOGDIR (default: DIR/tensorboard).",
 )
-@click.option("--quiet", is_flag=True, help="Only errors.")
+@click.option("--quiet", is_flag=True, help="Print errors only.")
 @data_option
 def run_verb(
-    study: str,
-    seeds: int | None,
-    budget: int | None,
-    batch_size: tuple[int, ...],
-    method: tuple[str, ...],
-    problem: tuple[str, ...],
+    study: Study,
     workers: int | None,
     backend: str,
     out: str | None,
@@ -74,31 +69,29 @@ def run_verb(
 ) -> int:
     """Run STUDY: the name of a study (see `gradline list`) or the path of a TOML file.
 
-    What is in the directory already is not made again, so a study that was stopped, by Ctrl-C or worse, goes on from
-    its last checkpoints when the same command is given again. Options such as --method take the place of the study's.
+    Runs whose results are in the directory are skipped, and unfinished runs continue from their last checkpoints: after
+    Ctrl-C or a crash, give the same command again. Options such as --method replace the study's settings.
 
-    To see curves grow, give --tensorboard (after STUDY), and beside it run `tensorboard --logdir DIR/tensorboard`; it
-    says which address to open. Each setting has one curve, the median over its seeds so far, against evaluations.
+    With --tensorboard (after STUDY), curves are written while the study runs: the median over seeds of each setting,
+    against evaluations. `tensorboard --logdir DIR/tensorboard` shows them.
     """
     from rich.markup import escape
 
     from gradline.lab.cli.display import observing
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.jobs.runner import Interrupted
     from gradline.lab.studies.running import run_study
 
-    chosen = load_study(study, seeds, budget, batch_size, method, problem)
-    directory = out or str(Path("results") / chosen.name)
+    directory = out or str(Path("results") / study.name)
     notes = console(stderr=True)
-    chosen = without_absent(chosen, notes)
     command = shlex.join(["gradline", *(click.get_current_context().obj or ())])
     if not quiet:
-        notes.print(f"[bold]{escape(chosen.title or chosen.name)}[/]")
+        notes.print(f"[bold]{escape(study.title or study.name)}[/]")
     try:
         follower = _follower(logs, directory, notes, quiet=quiet)
         with observing(notes, quiet=quiet) as observer:
             done = run_study(
-                chosen,
+                study,
                 directory,
                 workers=workers,
                 backend=backend,
@@ -146,7 +139,8 @@ def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> F
 def _conclude(done: Summary, directory: str, *, quiet: bool) -> None:
     from rich.markup import escape
 
-    from gradline.lab.cli.words import console, duration, plural
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import duration, plural
 
     notes = console(stderr=True)
     if done.failures:

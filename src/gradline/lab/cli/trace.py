@@ -26,10 +26,10 @@ HALF = 12
     "  gradline trace --iteration 20 --iteration 21\n"
     "  gradline trace --study mine.toml --problem wide --method eager",
 )
-@click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="What is trained.")
-@click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="How.")
-@click.option("--batch-size", type=Count(1), default=50, show_default=True, metavar="B", help="Samples.")
-@click.option("--seed", type=Count(0), default=0, show_default=True, metavar="N", help="Of the run.")
+@click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="Problem to train.")
+@click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="Method that trains it.")
+@click.option("--batch-size", type=Count(1), default=50, show_default=True, metavar="B", help="Samples in a batch.")
+@click.option("--seed", type=Count(0), default=0, show_default=True, metavar="N", help="Seed of the run.")
 @click.option(
     "--iteration",
     type=Count(1),
@@ -44,7 +44,7 @@ HALF = 12
     type=click.Choice(["dynamic", "static", "full"]),
     default="dynamic",
     show_default=True,
-    help="Which samples an evaluation sees.",
+    help="Samples of an evaluation.",
 )
 @click.option("--study", metavar="FILE", help="A study that defines the problem or the method.")
 @data_option
@@ -57,12 +57,12 @@ def trace(
     sampling: str,
     study: str | None,
 ) -> None:
-    """Show a search probe by probe: each step, what was seen there, and why it ended.
+    """Show a search probe by probe: each step, what was observed there, and why the search ended.
 
-    The run is made anew up to that search, on the same mini-batches as in a study.
+    The run is repeated up to that search, on the same mini-batches as in a study.
     """
     from gradline.lab import studies
-    from gradline.lab.cli.words import console
+    from gradline.lab.cli.terminal import console
     from gradline.lab.engines.recorder import watch
     from gradline.lab.jobs.runs import Run, Sampling
     from gradline.lab.studies import validate
@@ -95,7 +95,8 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
     """Print one search."""
     from rich.markup import escape
 
-    from gradline.lab.cli.words import number, plural, table
+    from gradline.lab.cli.terminal import table
+    from gradline.lab.tools.formatting import number, plural
     from gradline.protocol import Value
 
     at_zero, accepted = record.origin.at_zero, record.outcome.probe
@@ -124,7 +125,7 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
 
 
 def _value(seen: Any) -> str:
-    from gradline.lab.cli.words import number
+    from gradline.lab.tools.formatting import number
 
     return number(seen.value, 4) if hasattr(seen, "value") else ""
 

@@ -13,13 +13,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
+from gradline.lab.engines.sampling import (
+    check_variances,
+    direction_batches,
+    ends_in_stall,
+    probe_batches,
+    reuses,
+    stuck,
+)
 from gradline.lab.jobs.result import Measurements, Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
-from gradline.lab.methods.stepper import Searching
+from gradline.lab.methods.stepper import Searching, Stepper
 from gradline.lab.problems import Network
 from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
 from gradline.lab.problems.sampling import Batches, Purpose
@@ -164,9 +171,9 @@ class _Training:
     @property
     def evaluations(self) -> float:
         """Evaluations made so far, as they count for the budget."""
-        if isinstance(stepper := getattr(self, "_stepper", None), Searching) and not _foreign(self.run):
-            return stepper.optimizer.evaluations
-        return self._objective.counter.evaluations
+        stepper: Stepper | None = getattr(self, "_stepper", None)
+        own = None if stepper is None or _foreign(self.run) else stepper.evaluations
+        return self._objective.counter.evaluations if own is None else own
 
     def start(self) -> None:
         """Measure where the run starts."""
@@ -189,14 +196,14 @@ class _Training:
             self._fail(error)
             return
         made = self.evaluations
-        searched = isinstance(self._stepper, Searching)
-        if isinstance(self._stepper, Searching):
-            record = self._stepper.record
-            self.table.add(made, record.evaluations, record.origin, record.outcome)
-            searched = bool(record.transcript)
-        else:
+        record = self._stepper.record
+        if record is None:
             self.table.add_step(made)
-        self.over = made >= self.run.budget
+        else:
+            self.table.add(made, record.evaluations, record.origin, record.outcome)
+        searched = record is not None and bool(record.transcript)
+        stalled = record is not None and stuck(record) and ends_in_stall(self.run, self._objective.task.samples)
+        self.over = stalled or made >= self.run.budget
         if self.table.due(made) or self.over:
             self._measure(self._angle() if self.run.angle and searched else math.nan)
 
@@ -219,6 +226,9 @@ class _Training:
             was_training = model.training
             model.eval()
             measured = self._objective.task.measure(model)
+            if self.over and self._objective.task.test is not None:
+                loss, error = self._objective.task.test(model)
+                measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
         self.table.fill(self.table.reserve(angle, self._watch.seconds, self._watch.cpu_seconds), measured)
         if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
@@ -327,6 +337,7 @@ def _options(run: Run) -> dict[str, Any]:
         "reuse_gradient": reuses(run),
         "diagonal": run.diagonal,
         "counted": _foreign(run),
+        "budget": run.budget,
     }
 
 

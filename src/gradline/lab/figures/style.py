@@ -11,6 +11,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gradline.installing import not_installed
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
@@ -58,10 +59,7 @@ def matplotlib(part: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] != "matplotlib":
             raise
-        raise ModuleNotFoundError(
-            "gradline.lab.figures needs matplotlib, which is not installed: pip install 'gradline[plot]'",
-            name="matplotlib",
-        ) from error
+        raise not_installed("gradline.lab.figures", "matplotlib", "plot") from error
 
 
 def panels(

@@ -31,8 +31,8 @@ from gradline.lab.jobs.result import Status
 from gradline.lab.tools.files import Limited, atomic_write
 
 KIND = "runs of a comparison by gradline"
-FORMAT = 2
-"""Of the file. A file of another format is not believed."""
+FORMAT = 3
+"""Of the file. A file of another format is not believed, but for format 2, which had fewer columns."""
 COLUMNS = Point._fields
 NAMES = ("problem", "revision", "batch_size", "method", "seed", "budget")
 POINTS = 20
@@ -86,12 +86,12 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     """Write a packed file, whole or not at all, and return its path.
 
     Args:
-        packed: what it shall hold. Trajectories whose settings have no target are refused.
+        packed: what it shall hold.
         path: the file.
     """
     path = Path(path)
     records = sorted(packed.records, key=_order)
-    thin = [thinned(record, packed.targets[record.setting]) for record in records]
+    thin = [thinned(record, packed.targets.get(record.setting, -math.inf)) for record in records]
     versions = list(dict.fromkeys(json.dumps(record.versions, sort_keys=True) for record in thin))
     reasons = list(dict.fromkeys(record.reason for record in thin))
     values = {
@@ -115,6 +115,7 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
         "points": {
             name: [[_plain(name, getattr(point, name)) for point in record.points] for record in thin]
             for name in COLUMNS
+            if name not in Point._field_defaults or any(_known(name, record) for record in thin)
         },
     }
     if packed.digests:
@@ -140,7 +141,7 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
             values = json.loads(Limited(zipped, MOST_BYTES, "it").read())
         if not isinstance(values, dict) or values.get("what") != KIND:
             raise ValueError("it does not say that it holds runs")
-        if values["format"] != FORMAT:
+        if values["format"] not in (2, FORMAT):
             raise ValueError(f"its format is {values['format']}, this version reads {FORMAT}")
         return _from(values)
     except Exception as error:  # what is not ours can raise nearly anything
@@ -152,7 +153,7 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
 
 
 def _from(values: dict[str, Any]) -> Packed:
-    columns = [values["points"][name] for name in COLUMNS]
+    columns = [values["points"][name] for name in COLUMNS if name in values["points"]]
     records = []
     for line, *lists in zip(values["runs"], *columns, strict=True):
         *named, status, reason, version = line
@@ -168,6 +169,10 @@ def _from(values: dict[str, Any]) -> Packed:
         )
     digests = digests_from_values(values["digests"]) if "digests" in values else ()
     return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], digests)
+
+
+def _known(name: str, record: Trajectory) -> bool:
+    return not all(math.isnan(getattr(point, name)) for point in record.points)
 
 
 def _plain(name: str, value: float) -> float | str:
@@ -223,6 +228,9 @@ def _rounded(point: Point, target: float) -> Point:
         cpu_seconds=shorter(point.cpu_seconds, digits=TIME_DIGITS),
         train_loss=shorter(point.train_loss, target),
         test_error=shorter(point.test_error),
+        test_loss=shorter(point.test_loss),
+        validation_loss=shorter(point.validation_loss),
+        validation_error=shorter(point.validation_error),
     )
 
 

@@ -82,6 +82,7 @@ def summary(
     | probes_min, probes_mean, probes_max | of one search |
     | probes_max_later | of one search, but for the first |
     | step_min, step_max | of the steps that are not zero |
+    | step_early, step_late | median step of the first tenth of the iterations, and of the last |
     | start_train_loss | before the first step |
     | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
     | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
@@ -124,6 +125,7 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     probes = probes[~np.isnan(probes)]  # of a method that is no search of ours there are none
     evaluations = float(columns["evaluations"][-1]) if len(result) else 0.0
     moved = steps[steps > 0]
+    tenth = -(-steps.size // 10)
     row: dict[str, Any] = {
         "iterations": int(searched.sum()),
         "evaluations": evaluations,
@@ -133,6 +135,8 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
         "probes_max_later": int(probes[1:].max(initial=0)),
         "step_min": float(moved.min()) if moved.size else np.nan,
         "step_max": float(moved.max()) if moved.size else np.nan,
+        "step_early": _median(steps[:tenth]),
+        "step_late": _median(steps[steps.size - tenth :]),
     }
     row["start_train_loss"] = float(columns["train_loss"][0]) if len(result) else np.nan
     for name in ("train_loss", "train_error", "test_loss", "test_error"):
@@ -151,6 +155,10 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     stops = columns["stop"][searched]
     names, counts = np.unique(stops[stops != ""], return_counts=True)
     return row | {f"stop.{name}": int(count) for name, count in zip(names, counts, strict=True)}
+
+
+def _median(steps: NDArray[Any]) -> float:
+    return float(np.median(steps)) if steps.size else float("nan")
 
 
 def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:

@@ -11,6 +11,7 @@ from gradline.lab.findings.digests import Digest, digest
 from gradline.lab.findings.packed import Packed, pack, portable, unpack
 from gradline.lab.findings.query import stored
 from gradline.lab.findings.traces import POINTS
+from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
 from gradline.lab.studies import Study, load
 from gradline.lab.tools.files import Report
@@ -32,15 +33,33 @@ def read(
         report: where to say which files were passed over and why.
     """
     chosen = study or load("compare")
-    targets = {setting.name: setting.target for setting in chosen.settings if setting.target is not None}
+    packed = _packed(source, chosen, report)
+    return packed, compare(packed.records, chosen)
+
+
+def read_training(
+    source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
+) -> tuple[Packed, Training]:
+    """The runs of a study that tunes methods, and what is read from them.
+
+    Args:
+        source: a directory that `gradline run train` wrote to, or a file that `gradline results --pack` wrote.
+        study: which settings and methods; `None`: the study `train`.
+        report: where to say which files were passed over and why.
+    """
+    chosen = study or load("train")
+    packed = _packed(source, chosen, report)
+    return packed, trained(packed.records, chosen)
+
+
+def _packed(source: str | os.PathLike[str], study: Study, report: Report | None) -> Packed:
+    targets = {setting.name: setting.target for setting in study.settings if setting.target is not None}
     path = Path(source)
     if path.is_dir():
-        records = tuple(trajectories(path, report=report))
-        packed = Packed(records, targets, portable(commands(path)))
-    else:
-        packed = unpack(path)
-        packed.check(targets)
-    return packed, compare(packed.records, chosen)
+        return Packed(tuple(trajectories(path, report=report)), targets, portable(commands(path)))
+    packed = unpack(path)
+    packed.check(targets)
+    return packed
 
 
 def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Report | None = None) -> Iterator[Digest]:

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradline.lab.jobs.result import Result, Status
 from gradline.lab.jobs.store import Store
+from gradline.lab.methods import Absent
 from gradline.lab.tools.files import Report
 
 
@@ -27,6 +28,9 @@ class Point(NamedTuple):
     train_loss: float
     test_error: float
     """Of problems that have no such error, the test loss."""
+    test_loss: float = math.nan
+    validation_loss: float = math.nan
+    validation_error: float = math.nan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +87,9 @@ def trajectory(result: Result) -> Trajectory:
     measured = ~np.isnan(columns["seconds"]) | ~np.isnan(columns["train_loss"])
     errors = np.where(np.isnan(columns["test_error"]), columns["test_loss"], columns["test_error"])
     names = ("evaluations", "iteration", "seconds", "cpu_seconds", "train_loss")
-    rows = zip(*(columns[name][measured].tolist() for name in names), errors[measured].tolist(), strict=True)
+    later = ("test_loss", "validation_loss", "validation_error")
+    known, rest = ([columns[name][measured].tolist() for name in some] for some in (names, later))
+    rows = zip(*known, errors[measured].tolist(), *rest, strict=True)
     return Trajectory(
         problem=run.problem.name,
         revision=run.problem.revision,
@@ -99,10 +105,10 @@ def trajectory(result: Result) -> Trajectory:
 
 
 def trajectories(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Trajectory]:
-    """The runs of comparisons in a directory."""
+    """The runs of comparisons in a directory, but for those of methods that are not the same here any more."""
     store = Store(directory, report=report)
     for path, header in store.headers():
-        if header.run.benchmark:
+        if header.run.benchmark and not isinstance(header.run.method, Absent):
             try:
                 yield trajectory(store.load(path.stem))
             except KeyError as error:

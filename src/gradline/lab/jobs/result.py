@@ -12,6 +12,8 @@
 | angle | between direction and full-batch direction, in radians; NaN if not measured |
 | seconds, cpu_seconds | of training so far, by the clock and of this thread's processor, without measurements;
     NaN if not measured, and in lock-step |
+| validation_loss, validation_error | on the samples that choices are made by; NaN if a problem has none. With them,
+    test loss and error are measured at the end of a run only |
 """
 
 from __future__ import annotations
@@ -40,8 +42,12 @@ COLUMNS: dict[str, Any] = {
     "angle": np.float64,
     "seconds": np.float64,
     "cpu_seconds": np.float64,
+    "validation_loss": np.float64,
+    "validation_error": np.float64,
 }
 """The columns of a result and their types."""
+LATER = ("validation_loss", "validation_error")
+"""Columns that results of earlier versions do not have: they are read as NaN."""
 
 Measurements: TypeAlias = dict[str, NDArray[np.float64]]
 """The columns evaluations, step, and losses and errors of training and test, with one row per measurement."""

@@ -89,7 +89,7 @@ class Run:
     def key(self) -> str:
         """The name of the run in a store: readable, and unique by a hash of all its fields."""
         values = self.to_dict()
-        for name in ("batch_sizes", "budget", "about", "error"):  # they do not change the numbers
+        for name in ("batch_sizes", "budget", "about", "error", "path"):  # they do not change the numbers
             values["problem"].pop(name, None)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]

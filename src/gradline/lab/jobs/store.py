@@ -25,7 +25,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gradline.lab.jobs.result import COLUMNS, Result, Status
+from gradline.lab.jobs.result import COLUMNS, LATER, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
 
@@ -41,6 +41,7 @@ _TYPES: dict[Any, Any] = {
     np.str_: pa.dictionary(pa.int32(), pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, _TYPES[kind], nullable=name not in PLAIN) for name, kind in COLUMNS.items()])
+_EARLIER = pa.schema([field for field in SCHEMA if field.name not in LATER])
 
 
 class StoreWarning(UserWarning):
@@ -177,6 +178,9 @@ def _read(path: Path) -> tuple[Header, Any]:
     with _opened(path) as file:
         header = _header_of(file.schema_arrow, path)
         table = file.read()
+        if table.schema.equals(_EARLIER):
+            for name in LATER:
+                table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), SCHEMA.field(name).type))
         if not table.schema.equals(SCHEMA):
             raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
         return header, table

@@ -20,7 +20,8 @@ STOPS = [stop.name for stop in Stop]
 _CODES = {stop: float(code) for code, stop in enumerate(Stop)}
 _NO_STOP = -1.0
 _ITERATION = ("evaluations", "probes", "step", "stop", "slope", "norm")
-_MEASURED = ("iteration", "train_loss", "train_error", "test_loss", "test_error", "angle", "seconds", "cpu_seconds")
+_LOSSES = ("train_loss", "train_error", "test_loss", "test_error", "validation_loss", "validation_error")
+_MEASURED = ("iteration", *_LOSSES, "angle", "seconds", "cpu_seconds")
 _NAN = float("nan")
 
 
@@ -59,20 +60,20 @@ class Table:
 
     def reserve(self, angle: float = _NAN, seconds: float = _NAN, cpu_seconds: float = _NAN) -> int:
         """Add a row for measurements of the last iteration, and return its index for `fill`."""
-        self._measured.extend((self.iterations, _NAN, _NAN, _NAN, _NAN, angle, seconds, cpu_seconds))
+        self._measured.extend((self.iterations, *(_NAN for _ in _LOSSES), angle, seconds, cpu_seconds))
         return len(self._measured) - len(_MEASURED)
 
     def fill(self, place: int, measured: Sequence[float]) -> None:
-        """Fill a reserved row with training loss and error, test loss and error."""
-        self._measured[place + 1 : place + 5] = array("d", measured)
+        """Fill a reserved row with losses and errors, in the order of their columns."""
+        self._measured[place + 1 : place + 1 + len(measured)] = array("d", measured)
 
     def measurements(self) -> Measurements:
         """Return the measurements so far, without rows that are reserved but not filled."""
         measured = np.array(self._measured).reshape(-1, len(_MEASURED))
-        measured = measured[~np.isnan(measured[:, 1:5]).all(axis=1)]
+        measured = measured[~np.isnan(measured[:, 1 : 1 + len(_LOSSES)]).all(axis=1)]
         rows = np.array(self._iterations).reshape(-1, len(_ITERATION))[measured[:, 0].astype(np.int64)]
         columns = {name: rows[:, _ITERATION.index(name)] for name in ("evaluations", "step")}
-        return columns | {name: measured[:, place] for place, name in enumerate(_MEASURED[1:5], start=1)}
+        return columns | {name: measured[:, place] for place, name in enumerate(_LOSSES, start=1)}
 
     def result(self, run: Run, seconds: float, engine: str, status: Status = Status.DONE, reason: str = "") -> Result:
         """Return the table as a result."""
@@ -99,6 +100,7 @@ class Table:
             "iterations": self._iterations.tolist(),
             "measured": self._measured.tolist(),
             "stops": STOPS,
+            "columns": list(_MEASURED),
         }
 
     @classmethod
@@ -106,6 +108,8 @@ class Table:
         """Return the table of a `state_dict`."""
         if state["stops"] != STOPS:
             raise ValueError("state must be of this version of gradline (it has other reasons for searches to stop)")
+        if state.get("columns") != list(_MEASURED):
+            raise ValueError("state must be of this version of gradline (it has other columns of measurements)")
         table = cls(state["every"])
         table._next = state["next"]
         table._iterations = array("d", state["iterations"])

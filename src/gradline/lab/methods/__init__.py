@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from gradline.lab.methods import learning_rate_free, line_searches, torch_optimizers
+from gradline.lab.methods import learning_rate_free, line_searches, scheduled, torch_optimizers
 from gradline.lab.methods.method import Absent, Method, Peer
 from gradline.lab.methods.searching import OTHERS, OWN, Direction, SearchMethod
 
@@ -17,6 +17,8 @@ _PARTS: dict[str, tuple[Method, ...]] = {
     "learning-rate-free": learning_rate_free.METHODS,
     "sgd": torch_optimizers.SGD,
     "adam": torch_optimizers.ADAM,
+    "scheduled": scheduled.OTHERS,
+    **scheduled.GRIDS,
 }
 
 METHODS: dict[str, Method] = {method.name: method for part in _PARTS.values() for method in part} | {

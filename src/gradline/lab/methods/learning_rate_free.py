@@ -1,4 +1,4 @@
-"""Optimizers from PyPI that find their own learning rate, with the settings that their documentation tells."""
+"""Optimizers from PyPI that find their own learning rate, with the settings that their documentation gives."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def _dog(objective: Objective) -> Stepper:
     return Gradients(objective, optimizer, take=take, measured=measured)
 
 
-def _schedule_free(objective: Objective) -> Stepper:
+def schedule_free(objective: Objective, **options: Any) -> Stepper:
     """Schedule-Free AdamW. For evaluation BatchNorm's statistics are found anew, as its documentation asks."""
-    optimizer = import_module("schedulefree").AdamWScheduleFree(objective.parameters)
+    optimizer = import_module("schedulefree").AdamWScheduleFree(objective.parameters, **options)
     optimizer.train()
 
     @contextmanager
@@ -84,7 +84,7 @@ def _alig(objective: Objective) -> Stepper:
 
 
 def has_batch_norm(model: nn.Module) -> bool:
-    """Whether a model has running statistics."""
+    """Return whether a model has BatchNorm's running statistics."""
     return any(_is_batch_norm(module) for module in model.modules())
 
 
@@ -94,7 +94,7 @@ def _is_batch_norm(module: nn.Module) -> bool:
 
 
 def with_new_statistics(objective: Objective) -> nn.Module:
-    """The model with BatchNorm's statistics of the parameters that it has now; a copy, if it has any."""
+    """Return the model with BatchNorm's statistics computed anew for its present parameters: a copy, if it has any."""
     if not has_batch_norm(objective.model):
         return objective.model
     model = copy.deepcopy(objective.model).train()
@@ -114,7 +114,7 @@ METHODS = (
     _method("prodigy", "Prodigy()", _plain("prodigyopt", "Prodigy"), "prodigyopt", "prodigyopt"),
     _method("d-adapt-adam", "DAdaptAdam()", _plain("dadaptation", "DAdaptAdam"), "dadaptation", "dadaptation"),
     _method("dog", "DoG() and PolynomialDecayAverager()", _dog, "dog-optimizer", "dog"),
-    _method("schedule-free", "AdamWScheduleFree()", _schedule_free, "schedulefree", "schedulefree"),
+    _method("schedule-free", "AdamWScheduleFree()", schedule_free, "schedulefree", "schedulefree"),
     _method("cocob", "COCOB()", _plain("parameterfree", "COCOB"), "parameterfree", "parameterfree"),
     _method("mechanic-sgd", "mechanize(SGD)(lr=1.0)", _mechanic("SGD"), "mechanic-pytorch", "mechanic_pytorch"),
     _method(

@@ -1,4 +1,4 @@
-"""A method: how it is trained. It has a name and a revision, and builds a stepper on a task."""
+"""A method trains a task: it has a name and a revision, and builds a stepper."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from gradline.installing import how_to_install
 from gradline.lab.tools.names import require_name
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Method(ABC):
-    """One way to train."""
+    """An optimizer with its settings."""
 
     name: str
     """What it is called in studies, files and figures."""
@@ -31,22 +32,22 @@ class Method(ABC):
     @property
     @abstractmethod
     def described(self) -> str:
-        """What it is, with its settings, in a line."""
+        """Name and settings, in a line."""
 
     @abstractmethod
     def build(self, objective: Objective) -> Stepper:
-        """Put it to work."""
+        """Build the stepper that trains an objective."""
 
     @abstractmethod
     def to_dict(self) -> dict[str, Any]:
         """Return all that decides what it computes as plain values, for JSON."""
 
     def unavailable(self) -> str | None:
-        """Why it cannot be run here; `None` if it can."""
+        """Return why it cannot be run here; `None` if it can."""
         return None
 
     def version(self) -> str:
-        """Of its package."""
+        """Return the version of its package."""
         try:
             return version(self.package)
         except PackageNotFoundError:
@@ -65,7 +66,7 @@ class Peer(Method):
         module: what is imported of it.
         family: of a method on a grid of learning rates, what the grid is called; best and median of it are shown.
         rate: its learning rate on the grid.
-        revision: raised when it is built in another way.
+        revision: raised when it computes other steps with the same settings.
     """
 
     name: str
@@ -82,7 +83,7 @@ class Peer(Method):
 
     @property
     def described(self) -> str:
-        """What it is, with its settings, in a line."""
+        """Name and settings, in a line."""
         return self.about
 
     def __reduce__(self) -> Any:
@@ -90,17 +91,17 @@ class Peer(Method):
         return (_by_name, (self.name,)) if _by_name(self.name) is self else super().__reduce__()
 
     def build(self, objective: Objective) -> Stepper:
-        """Put it to work."""
+        """Build the stepper that trains an objective."""
         return self.make(objective)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its name, settings and revision; the package's version is told with each result."""
+        """Return its name, settings and revision; the package's version is stored with each result."""
         return {"kind": "peer", "name": self.name, "settings": self.about, "revision": self.revision}
 
     def unavailable(self) -> str | None:
-        """Why it cannot be run here; `None` if it can."""
+        """Return why it cannot be run here; `None` if it can."""
         if find_spec(self.module) is None:
-            return f"{self.package} is not installed: pip install 'gradline[bench]'"
+            return f"{self.package} is not installed: {how_to_install('bench')}"
         return None
 
 

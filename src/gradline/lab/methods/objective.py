@@ -1,4 +1,4 @@
-"""What a method sees of a task: a model, and losses on mini-batches that are counted."""
+"""What a method gets of a task: a model, and losses on mini-batches whose evaluations are counted."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ class Objective:
         reuse_gradient: whether a search begins from the gradient of the accepted probe; `None`: as its class has it.
         diagonal: variances of slopes as if the components of the gradient were independent.
         counted: whether passes are counted. A search of ours counts its own.
+        budget: evaluations of the run, for learning rate schedules; `None`: not known.
     """
 
     def __init__(
@@ -36,8 +37,10 @@ class Objective:
         reuse_gradient: bool | None = None,
         diagonal: bool = False,
         counted: bool = True,
+        budget: int | None = None,
     ) -> None:
         self.task = task
+        self.budget = budget
         self.model = task.model
         self.counter = Counter()
         self.reuse_gradient = reuse_gradient
@@ -57,7 +60,7 @@ class Objective:
         return list(self.model.parameters())
 
     def begin(self) -> None:
-        """A step begins: its first evaluation may have a mini-batch of its own kind."""
+        """Begin a step; its first evaluation may have a mini-batch of its own kind."""
         self.steps += 1
         self._at_start = True
 
@@ -73,7 +76,7 @@ class Objective:
         self._batch = _chosen(source, position)
 
     def losses(self) -> Tensor:
-        """The losses of the samples of the current mini-batch: one evaluation, forward."""
+        """Return the per-sample losses of the current mini-batch: one forward pass."""
         if self._batch is None:
             self.next_batch()
         assert self._batch is not None
@@ -81,11 +84,11 @@ class Objective:
         return self.counter.watch(losses) if self._counted else losses
 
     def loss(self) -> Tensor:
-        """Their mean."""
+        """Return the mean loss of the current mini-batch."""
         return self.losses().mean()
 
     def uncounted(self, model: nn.Module, batches: int) -> None:
-        """Forward passes that are no part of training, on the first mini-batches: for BatchNorm's statistics."""
+        """Make forward passes that are not counted, on the first mini-batches: for BatchNorm's statistics."""
         import torch
 
         with torch.no_grad():

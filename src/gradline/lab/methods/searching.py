@@ -1,4 +1,4 @@
-"""Methods that are searches of gradline, or of your own: with any direction, and with an average of their points."""
+"""Methods that are searches, of gradline or your own: with any direction, and with an average of the weights."""
 
 from __future__ import annotations
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 
 SEARCHES = tuple(name for name in searches.__all__ if dataclasses.is_dataclass(getattr(searches, name)))
 """The names of the searches in `gradline.searches`."""
+DECAY = {"adam": 0.0, "adamw": 0.01}
+"""Weight decay of the directions that `gradline.Angle` has built in, where it is not given."""
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,25 @@ class SearchMethod(Method):
         return f"{search}{direction}{', averaged' if self.average else ''}"
 
     def build(self, objective: Objective) -> Stepper:
-        """Put it to work."""
-        from gradline.lab.methods.stepper import Searching
+        """Build the stepper that trains an objective; Angle along Adam is `gradline.Angle`, as its users have it."""
+        from gradline.lab.methods.stepper import AngleSteps, Searching
 
+        if (options := self._angle_options()) is not None and objective.reuse_gradient is not False:
+            from gradline.torch import Angle
+
+            optimizer = Angle(objective.parameters, average=self.average, model=objective.model, **options)
+            return AngleSteps(objective, optimizer)
         direction = None if self.direction is None else self.direction.factory()
         return Searching(objective, self.search, direction, average=self.average)
+
+    def _angle_options(self) -> dict[str, Any] | None:
+        """Return the options of `gradline.Angle` for this method; `None`: it is not Angle along Adam."""
+        if type(self.search) is not searches.Angle or self.direction is None:
+            return None
+        options = {"weight_decay": DECAY.get(self.direction.name), **dict(self.direction.options)}
+        if options["weight_decay"] is None or not options.keys() <= {"betas", "eps", "weight_decay"}:
+            return None
+        return dataclasses.asdict(self.search) | options
 
     def to_dict(self) -> dict[str, Any]:
         """Return the method as plain values: every field of its search, and the revision of its class."""
@@ -196,8 +212,8 @@ def find_direction(name: str) -> Any:
 
 
 OWN = (
-    SearchMethod("angle", searches.Angle(), Direction("adam")),
-    SearchMethod("angle-average", searches.Angle(), Direction("adam"), average=True),
+    SearchMethod("angle", searches.Angle(), Direction("adam"), average=True),
+    SearchMethod("angle-last", searches.Angle(), Direction("adam")),
     SearchMethod("gols-i", searches.GolsI()),
     SearchMethod("gols-i-adam", searches.GolsI(), Direction("adam")),
     SearchMethod("gols-i-adam-0", searches.GolsI(), Direction.of("adam", {"betas": (0.0, 0.999)})),

@@ -1,4 +1,4 @@
-"""Steppers: a method at work on a task. Three small loops that all methods share.
+"""Steppers train a task with a method. All methods share three small loops.
 
 Each makes one step of an optimizer as its documentation has it, on an `Objective` that counts. `measured` gives the
 model to be judged: the trained one, unless a method says that another one is its answer (an average, for example).
@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
     from gradline.lab.methods.objective import Objective
     from gradline.protocol import Record, Search
+    from gradline.torch import Angle
     from gradline.torch.direction import DirectionFactory
 
 Measured: TypeAlias = Callable[[], Any]
-"""A context in which the model to be judged is there."""
+"""A context in which the model to be measured is there."""
 
 
 class Stepper(ABC):
-    """A method at work on a task."""
+    """A method that trains a task."""
 
     @abstractmethod
     def step(self) -> None:
@@ -32,7 +33,17 @@ class Stepper(ABC):
 
     @abstractmethod
     def measured(self) -> Any:
-        """A context manager that gives the model to be judged."""
+        """Return a context manager that gives the model to be measured."""
+
+    @property
+    def evaluations(self) -> float | None:
+        """Evaluations as the method counts them; `None`: it does not."""
+        return None
+
+    @property
+    def record(self) -> Record[Any, Any] | None:
+        """The search or step that the last call of `step` ended; `None`: it ended none, or has no record."""
+        return None
 
     def state_dict(self) -> dict[str, Any] | None:
         """All there is to go on from, beside the model; `None`: a run that was stopped begins anew."""
@@ -50,7 +61,7 @@ class Gradients(Stepper):
         objective: what is trained.
         optimizer: what trains it.
         take: makes the step from the loss; by default `optimizer.step()`.
-        measured: gives the model to be judged; by default the trained one.
+        measured: gives the model to be measured; by default the trained one.
     """
 
     def __init__(
@@ -77,6 +88,49 @@ class Gradients(Stepper):
     def measured(self) -> Any:
         """See `Stepper`."""
         return self._measured()
+
+
+class AngleSteps(Gradients):
+    """`gradline.Angle`: one evaluation for each step, and in `eval()` the average of the late points.
+
+    Args:
+        objective: what is trained.
+        optimizer: the optimizer.
+    """
+
+    def __init__(self, objective: Objective, optimizer: Angle) -> None:
+        super().__init__(objective, optimizer, measured=self._evaluated)
+        self.optimizer = optimizer
+        self._record: Record[Any, Any] | None = None
+
+    @property
+    def evaluations(self) -> float:
+        """Gradients used so far."""
+        return self.optimizer.evaluations
+
+    @property
+    def record(self) -> Record[Any, Any] | None:
+        """The last step; `None` while the first step is searched for."""
+        return self._record
+
+    def step(self) -> None:
+        """One evaluation on the next mini-batch, and the step."""
+        before = self.optimizer.iterations
+        super().step()
+        self._record = self.optimizer.last if self.optimizer.iterations > before else None
+
+    @contextmanager
+    def _evaluated(self) -> Iterator[nn.Module]:
+        with self.optimizer.eval():
+            yield self._objective.model
+
+    def state_dict(self) -> dict[str, Any]:
+        """The optimizer's, which has the average."""
+        return {"optimizer": self.optimizer.state_dict()}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.optimizer.load_state_dict(state["optimizer"])
 
 
 class OneBatch(Stepper):
@@ -134,6 +188,11 @@ class Searching(Stepper):
         self.watch_direction = False
         """Whether to keep the direction of each search."""
         self._direction: list[Tensor] = []
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations of all searches so far."""
+        return self.optimizer.evaluations
 
     @property
     def record(self) -> Record[Any, Any]:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from functools import cache
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems.making import seeded
+from gradline.lab.problems.supervised import build_task, split
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.extras import import_extra
 
@@ -26,7 +28,7 @@ class Autoencoder(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(LATENT, HIDDEN), nn.ReLU(), nn.Linear(HIDDEN, 64))
 
     def forward(self, x: Tensor) -> Tensor:
-        """The negative evidence lower bound of each image, with new noise."""
+        """Return the negative evidence lower bound of each image, with new noise."""
         mean, log_variance = self.encoder(x).chunk(2, dim=1)
         code = mean + (log_variance / 2).exp() * torch.randn_like(mean)
         wrong = nn.functional.binary_cross_entropy_with_logits(self.decoder(code), x, reduction="none")
@@ -56,3 +58,10 @@ def build(seed: int) -> Task:
         return values
 
     return Task(seeded(seed, Autoencoder), TRAINING, losses, measure)
+
+
+def build_split(seed: int) -> Task:
+    """Build the task with 1,200 of 1,797 images for training, 300 for validation and the others for testing."""
+    pixels = _pixels()[np.random.default_rng(0).permutation(len(_pixels()))]
+    # The model gives losses.
+    return build_task(seed, Autoencoder, split(pixels, pixels, 1200, 300), lambda losses, same: losses)

@@ -17,11 +17,11 @@ MEASURED = 300
 """Images that losses and errors are measured on, of the training ones and of the test ones."""
 
 
-def convolutional() -> nn.Module:
-    """Three convolutions, each with BatchNorm; every one halves the image."""
+def convolutional(norm: Callable[[int], nn.Module] = nn.BatchNorm2d) -> nn.Module:
+    """Build three convolutions, each with a norm; every one halves the image."""
     layers: list[nn.Module] = []
     for before, after in ((3, 16), (16, 32), (32, 64)):
-        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU()]
+        layers += [nn.Conv2d(before, after, 3, stride=2, padding=1, bias=False), norm(after), nn.ReLU()]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10))
 
 
@@ -36,13 +36,13 @@ class Residual(nn.Module):
         self.aside = nn.Conv2d(before, after, 1, stride=stride, bias=False) if stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """The sum of both ways."""
+        """Add the input to the output of the convolutions."""
         hidden = torch.relu(self.norms[0](self.first(x)))
         return torch.relu(self.aside(x) + self.norms[1](self.second(hidden)))
 
 
 def residual() -> nn.Module:
-    """A first convolution and three residual blocks: a ResNet of eight layers, a quarter as wide as usual."""
+    """Build a first convolution and three residual blocks: a ResNet of eight layers, a quarter as wide as usual."""
     return nn.Sequential(
         *(nn.Conv2d(3, 8, 3, stride=2, padding=1, bias=False), nn.BatchNorm2d(8), nn.ReLU()),
         *(Residual(8, 8, 1), Residual(8, 16, 2), Residual(16, 32, 2)),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from itertools import pairwise
 from typing import Any, Protocol
 
@@ -20,12 +19,13 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gradline.lab.problems.network import Activation, Loss, Network
+from gradline.lab.problems.problem import imported
 from gradline.lab.problems.sampling import Purpose, chosen_samples, generator
 from gradline.lab.problems.task import Measured, Task
 from gradline.searches.arguments import require
 
 CHUNK = 4096
-"""Samples of one pass, where all are looked at."""
+"""Samples of one forward pass, where all samples are evaluated."""
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {Activation.SIGMOID: nn.Sigmoid, Activation.TANH: nn.Tanh}
 
 
@@ -178,13 +178,7 @@ def built(name: str, seed: int) -> nn.Module:
     """Import and call "package.module:function", which builds a module from a generator."""
     module, _, function = name.partition(":")
     require(bool(module and function), "model", "'package.module:function'", "it is imported and called", name)
-    try:
-        build = getattr(import_module(module), function)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(
-            f"model must be 'package.module:function' that can be imported (it builds the network), got {name!r}: "
-            f"{error}"
-        ) from error
+    build = imported("model", name, "it builds the network")
     number = int(generator(seed, Purpose.WEIGHTS).integers(2**63 - 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number)  # for models that draw their weights as torch does

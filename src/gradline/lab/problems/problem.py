@@ -104,15 +104,7 @@ class Built(Problem):
         """Import the builder, and call it."""
         from gradline.lab.problems.task import Task
 
-        module, _, function = self.builder.partition(":")
-        try:
-            make = getattr(import_module(module), function)
-        except (ImportError, AttributeError) as error:
-            raise ValueError(
-                f"builder must be 'package.module:function' that can be imported (it builds the task), "
-                f"got {self.builder!r}: {error}"
-            ) from error
-        task = make(seed)
+        task = imported("builder", self.builder, "it builds the task")(seed)
         if not isinstance(task, Task):
             raise TypeError(f"builder must return a Task (it is trained), but {self.builder} returned {task!r}")
         return task
@@ -124,12 +116,12 @@ class Built(Problem):
     @property
     def samples(self) -> int:
         """Number of training samples; builds the task once to see."""
-        return _sizes(self)[0]
+        return sizes(self)[0]
 
     @property
     def parameters(self) -> int:
         """Number of parameters that are trained; builds the task once to see."""
-        return _sizes(self)[1]
+        return sizes(self)[1]
 
     @property
     def described(self) -> str:
@@ -137,7 +129,19 @@ class Built(Problem):
         return self.about or self.builder
 
 
+def imported(argument: str, name: str, reason: str) -> Any:
+    """Import and return "package.module:function"; an error names the argument and why it must be one."""
+    module, _, function = name.partition(":")
+    try:
+        return getattr(import_module(module), function)
+    except (ImportError, AttributeError) as error:
+        raise ValueError(
+            f"{argument} must be 'package.module:function' that can be imported ({reason}), got {name!r}: {error}"
+        ) from error
+
+
 @cache
-def _sizes(problem: Built) -> tuple[int, int]:
+def sizes(problem: Problem) -> tuple[int, int]:
+    """Return the numbers of training samples and of parameters of a problem; builds its task, once."""
     task = problem.build(0)
     return task.samples, sum(parameter.numel() for parameter in task.model.parameters())

@@ -1,8 +1,8 @@
-"""Every run's own random streams, by purpose: the same numbers whoever draws them, alone or among others.
+"""Random streams of a run, by purpose: the same numbers in every engine, alone or beside other runs.
 
 A stream is a function of the run's seed, of what it is for and of a position in it: nothing else, so that runs of
-different methods with the same seed begin at the same weights, and results do not depend on how runs are grouped or in
-what order they go. A position is one number, and that is all there is to save.
+different methods with the same seed begin at the same weights, and what is drawn does not depend on how runs are
+grouped or in what order they go. A position is one number, and that is all there is to save.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 Indices: TypeAlias = NDArray[np.int32]
 
 BLOCK = 64
-"""So many batches are drawn at once: one draw costs as much as fifty."""
+"""Batches drawn at once: one draw costs as much as fifty."""
 
 
 class Purpose(IntEnum):
@@ -29,7 +29,7 @@ class Purpose(IntEnum):
 
 
 def generator(seed: int, purpose: Purpose, *place: int) -> np.random.Generator:
-    """The generator of a seed for a purpose, at some place in its stream."""
+    """Return the generator of a seed for a purpose, at a place in its stream."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(int(purpose), *place)))
 
 
@@ -69,7 +69,7 @@ class Batches:
         self._block = -1
 
     def at(self, position: int) -> Indices:
-        """The batch at a position: any one, but going forward is what costs little."""
+        """Return the batch at a position; ascending positions are cheap."""
         if self.whole:
             return cast(Indices, self._drawn[0])
         block, place = divmod(position, BLOCK)
@@ -81,14 +81,14 @@ class Batches:
 
 
 def with_repetition(source: np.random.Generator, batches: int, samples: int, size: int) -> Indices:
-    """Batches of independent draws, sorted."""
+    """Draw batches with repetition; each is sorted."""
     drawn = source.integers(samples, size=(batches, size), dtype=np.int32)
     drawn.sort(axis=1)
     return drawn
 
 
 def without_repetition(source: np.random.Generator, batches: int, samples: int, size: int) -> Indices:
-    """Batches of distinct samples, sorted; every subset of this size is equally likely, exactly.
+    """Draw batches of distinct samples; each is sorted, and every subset of this size is equally likely.
 
     Duplicates are drawn anew until there are none. What is kept depends on equality alone, not on which sample is
     which, so no subset is preferred. Of more than half of the samples, the others are drawn.
@@ -112,7 +112,7 @@ def without_repetition(source: np.random.Generator, batches: int, samples: int, 
 
 
 def chosen_samples(seed: int, samples: int, count: int | None, part: int) -> Indices | None:
-    """The samples that losses and errors of a part of the data are measured on; `None`: all of them."""
+    """Return the samples that losses and errors of a part of the data are measured on; `None`: all."""
     if count is None or count >= samples:
         return None
     return cast(Indices, without_repetition(generator(seed, Purpose.MEASURES, part), 1, samples, count)[0])

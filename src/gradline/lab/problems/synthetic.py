@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems.making import seeded
+from gradline.lab.problems.supervised import build_task, split
 from gradline.lab.problems.task import Measured, Task
 
 FEATURES = 40
@@ -21,13 +22,13 @@ ROWS, COLUMNS, RANK, FITTED_RANK = 120, 80, 4, 6
 
 @cache
 def _regression() -> tuple[Tensor, Tensor]:
-    """Inputs whose directions have very different lengths, of which all matter equally for the targets."""
+    """Return inputs with very different scales along their principal axes, and targets that depend on all alike."""
     source = np.random.default_rng(0)
     plain = source.standard_normal((2000, FEATURES))
     targets = plain @ source.standard_normal(FEATURES) / np.sqrt(FEATURES) + NOISE * source.standard_normal(2000)
     lengths = np.geomspace(1.0, CONDITION**-0.5, FEATURES)
-    turn, _ = np.linalg.qr(source.standard_normal((FEATURES, FEATURES)))
-    return torch.from_numpy(plain * lengths @ turn), torch.from_numpy(targets)
+    rotation, _ = np.linalg.qr(source.standard_normal((FEATURES, FEATURES)))
+    return torch.from_numpy(plain * lengths @ rotation), torch.from_numpy(targets)
 
 
 def build_regression(seed: int) -> Task:
@@ -54,13 +55,13 @@ class Factors(nn.Module):
         self.columns = nn.Parameter(0.3 * torch.randn(COLUMNS, FITTED_RANK))
 
     def forward(self, row: Tensor, column: Tensor) -> Tensor:
-        """Entries."""
+        """Return the entries at these rows and columns."""
         return (self.rows[row] * self.columns[column]).sum(dim=1)
 
 
 @cache
 def _entries() -> tuple[Tensor, Tensor, Tensor, int]:
-    """Rows, columns and entries in a random order; so many of them are for training, half of the matrix."""
+    """Return rows, columns and entries in a random order, and the number for training: half of the matrix."""
     source = np.random.default_rng(1)
     left, right = source.standard_normal((ROWS, RANK)), source.standard_normal((COLUMNS, RANK))
     matrix = left @ right.T / np.sqrt(RANK) + NOISE * source.standard_normal((ROWS, COLUMNS))
@@ -83,3 +84,15 @@ def build_factorisation(seed: int) -> Task:
         return Measured(float(squares(model, slice(training)).mean()), math.nan, test, math.nan)
 
     return Task(seeded(seed, Factors), training, squares, measure)
+
+
+def build_split_factorisation(seed: int) -> Task:
+    """Build the task of the matrix: half of its entries for training, a quarter each for validation and testing."""
+    row, column, entries, training = _entries()
+    parts = split(torch.stack([row, column], dim=1), entries, training, training // 2)
+
+    def call(model: nn.Module, places: Tensor) -> Tensor:
+        found: Tensor = model(places[:, 0], places[:, 1])
+        return found
+
+    return build_task(seed, Factors, parts, lambda found, wanted: (found - wanted).square(), call=call)

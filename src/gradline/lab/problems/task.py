@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias
@@ -19,6 +20,9 @@ class Measured(NamedTuple):
     train_error: float
     test_loss: float
     test_error: float
+    validation_loss: float = math.nan
+    """Of samples that are not trained on and that learning rates are chosen by."""
+    validation_error: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,3 +36,5 @@ class Task:
     """Returns the loss of each of the chosen training samples (indices, or a slice of them)."""
     measure: Callable[[nn.Module], Measured]
     """Returns losses and errors of a model in evaluation mode."""
+    test: Callable[[nn.Module], tuple[float, float]] | None = None
+    """Returns test loss and error, measured at the end of a run only; `None`: `measure` has them."""

@@ -1,4 +1,4 @@
-"""A character transformer that learns the names of Unicode's characters.
+"""A transformer and an LSTM that learn the names of Unicode's characters, character by character.
 
 They come with Python, and the database of Unicode 3.2 is the same in every version of it: the text is fixed.
 """
@@ -14,9 +14,12 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems.making import mean_of, seeded
+from gradline.lab.problems.supervised import Part, Split, build_task
 from gradline.lab.problems.task import Measured, Task
 
 CONTEXT = 24
+UNITS = 64
+"""Of the LSTM."""
 WIDTH = 32
 HEADS = 4
 LAYERS = 2
@@ -32,16 +35,16 @@ class Block(nn.Module):
         self.norms = nn.ModuleList([nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)])
         self.mix = nn.Linear(WIDTH, 3 * WIDTH)
         self.out = nn.Linear(WIDTH, WIDTH)
-        self.think = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
+        self.perceptron = nn.Sequential(nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length, width) to the same."""
+        """Map (batch, length, width) to the same shape."""
         parts = self.mix(self.norms[0](x)).unflatten(2, (3, HEADS, WIDTH // HEADS)).permute(2, 0, 3, 1, 4)
         query, key, value = parts.unbind(0)
-        seen = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
-        x = x + self.out(seen.transpose(1, 2).flatten(2))
-        thought: Tensor = self.think(self.norms[1](x))
-        return x + thought
+        mixed = nn.functional.scaled_dot_product_attention(query, key, value, is_causal=True)
+        x = x + self.out(mixed.transpose(1, 2).flatten(2))
+        added: Tensor = self.perceptron(self.norms[1](x))
+        return x + added
 
 
 class Transformer(nn.Module):
@@ -54,13 +57,13 @@ class Transformer(nn.Module):
         self.layers = nn.Sequential(*(Block() for _ in range(LAYERS)), nn.LayerNorm(WIDTH), nn.Linear(WIDTH, symbols))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(batch, length) to (batch, length, symbols)."""
+        """Map (batch, length) to scores (batch, length, symbols)."""
         scores: Tensor = self.layers(self.symbol(x) + self.place)
         return scores
 
 
 def names() -> list[str]:
-    """The names of the characters below U+3000, in an order that is random and always the same."""
+    """Return the names of the characters below U+3000, in a random order with a fixed seed."""
     known = unicodedata.ucd_3_2_0
     found = [known.name(chr(code), "") for code in range(0x20, 0x3000)]
     listed = [name for name in found if name]
@@ -68,14 +71,20 @@ def names() -> list[str]:
 
 
 @cache
-def _windows() -> tuple[int, Tensor, Tensor]:
-    """How many symbols there are, and windows of text to train on and to test with."""
+def _encoded() -> tuple[int, Tensor]:
+    """Return the number of symbols and the text as symbol numbers."""
     text = "\n".join(names())
     symbols = {symbol: number for number, symbol in enumerate(sorted(set(text)))}
-    encoded = torch.tensor([symbols[symbol] for symbol in text])
+    return len(symbols), torch.tensor([symbols[symbol] for symbol in text])
+
+
+@cache
+def _windows() -> tuple[int, Tensor, Tensor]:
+    """Return the number of symbols, training windows and test windows."""
+    symbols, encoded = _encoded()
     split = len(encoded) * 9 // 10
     train = encoded[:split].unfold(0, CONTEXT + 1, 8)
-    return len(symbols), train, encoded[split:].unfold(0, CONTEXT + 1, CONTEXT)
+    return symbols, train, encoded[split:].unfold(0, CONTEXT + 1, CONTEXT)
 
 
 def build(seed: int) -> Task:
@@ -84,12 +93,7 @@ def build(seed: int) -> Task:
 
     def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
         some = train[chosen]
-        values = nn.functional.cross_entropy(model(some[:, :-1]).mT, some[:, 1:], reduction="none")
-        return values.mean(dim=1)
-
-    def wrong(model: nn.Module, some: Tensor) -> Tensor:
-        likely: Tensor = model(some[:, :-1]).argmax(dim=2)
-        return (likely != some[:, 1:]).double().mean(dim=1)
+        return _next_losses(model(some[:, :-1]), some[:, 1:])
 
     def measure(model: nn.Module) -> Measured:
         measured = min(MEASURED, len(test))
@@ -97,7 +101,51 @@ def build(seed: int) -> Task:
             mean_of(MEASURED, lambda chosen: losses(model, chosen)),
             math.nan,
             math.nan,
-            mean_of(measured, lambda chosen: wrong(model, test[chosen])),
+            mean_of(measured, lambda chosen: _next_errors(model(test[chosen, :-1]), test[chosen, 1:])),
         )
 
     return Task(seeded(seed, lambda: Transformer(symbols)), len(train), losses, measure)
+
+
+class Recurrent(nn.Module):
+    """An LSTM: characters in, scores of the next characters out."""
+
+    def __init__(self, symbols: int) -> None:
+        super().__init__()
+        self.symbol = nn.Embedding(symbols, WIDTH)
+        self.cells = nn.LSTM(WIDTH, UNITS, batch_first=True)
+        self.out = nn.Linear(UNITS, symbols)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Map (batch, length) to scores (batch, length, symbols)."""
+        scores: Tensor = self.out(self.cells(self.symbol(x))[0])
+        return scores
+
+
+@cache
+def _split() -> tuple[int, Split]:
+    """Return the number of symbols and windows of text: 80% for training, 10% each for validation and testing."""
+    symbols, encoded = _encoded()
+    pieces = encoded.tensor_split((len(encoded) * 8 // 10, len(encoded) * 9 // 10))
+    windows = [piece.unfold(0, CONTEXT + 1, step) for piece, step in zip(pieces, (8, CONTEXT, CONTEXT), strict=True)]
+    return symbols, Split(*(Part(some[:, :-1], some[:, 1:]) for some in windows))
+
+
+def _next_losses(scores: Tensor, following: Tensor) -> Tensor:
+    return nn.functional.cross_entropy(scores.mT, following, reduction="none").mean(dim=1)
+
+
+def _next_errors(scores: Tensor, following: Tensor) -> Tensor:
+    return (scores.argmax(dim=2) != following).double().mean(dim=1)
+
+
+def build_transformer(seed: int) -> Task:
+    """Build the task of the transformer, with validation and test text."""
+    symbols, parts = _split()
+    return build_task(seed, lambda: Transformer(symbols), parts, _next_losses, _next_errors)
+
+
+def build_lstm(seed: int) -> Task:
+    """Build the task of the LSTM, with validation and test text."""
+    symbols, parts = _split()
+    return build_task(seed, lambda: Recurrent(symbols), parts, _next_losses, _next_errors)

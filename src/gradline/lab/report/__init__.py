@@ -17,6 +17,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from gradline.installing import not_installed
+
 if TYPE_CHECKING:
     from gradline.lab.report.page import NoResults, write
 
@@ -32,10 +34,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] == "gradline":
             raise
-        raise ModuleNotFoundError(
-            f"gradline.lab.report needs {error.name}, which is not installed: pip install 'gradline[study]'",
-            name=error.name,
-        ) from error
+        raise not_installed("gradline.lab.report", error.name, "study") from error
 
 
 def __dir__() -> list[str]:

@@ -51,7 +51,7 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
                     "statement": part.statement,
                     "mark": _HOLDS[part.holds][0],
                     "holds": _HOLDS[part.holds][1],
-                    "seen": part.seen,
+                    "seen": part.evidence,
                 }
                 for part in verdict.parts
             ],

@@ -27,6 +27,7 @@ MEASURES: dict[str, tuple[str, float, Callable[[float], str]]] = {
 def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
     """Return the problem, the name and the runs of each setting of problem, batch size and what else differs."""
     found = []
+    values: Any
     for name, runs in distinct(summary).groupby("problem", observed=True):
         problem, shown = labels.problem(str(name)), varied(runs)
         values: Any

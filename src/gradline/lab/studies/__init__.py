@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import Method
@@ -21,7 +21,7 @@ from gradline.lab.studies.toml import StudyError, unknown
 from gradline.lab.tools.names import require_name
 from gradline.searches.arguments import require
 
-__all__ = ["Setting", "Study", "StudyError", "available", "load", "plan", "validate"]
+__all__ = ["Setting", "Study", "StudyError", "Tuned", "available", "load", "plan", "plan_tuned", "validate"]
 
 SHIPPED = Path(__file__).parent
 MOST_SEEDS = 100_000
@@ -54,6 +54,17 @@ class Setting:
         return f"{self.problem.name}/{self.batch_size}"
 
 
+class Tuned(NamedTuple):
+    """Methods of which the best is chosen for each setting, by its validation loss on the tuning seed."""
+
+    name: str
+    """What the chosen one is called in results."""
+    candidates: tuple[Method, ...]
+    """Those to be run on the tuning seed."""
+    others: tuple[Method, ...] = ()
+    """Those that are not, but whose results count where they are there."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Study:
     """Every problem with every method, batch size, sampling, direction batch size and seed.
@@ -84,6 +95,9 @@ class Study:
         benchmark: as in `Run`.
         settings: problems with their batch sizes and budgets one by one, in the place of `batch_sizes`, `budget` and
             `record_every`.
+        tuned: methods to choose from. Each candidate has one run for each setting, on the tuning seed; the chosen one
+            has a run for each of `seeds` (see `gradline.lab.studies.tuning`).
+        tuning_seed: the seed of these choices, which is none of `seeds`.
     """
 
     name: str
@@ -101,11 +115,21 @@ class Study:
     angle: bool = False
     benchmark: bool = False
     settings: tuple[Setting, ...] = ()
+    tuned: tuple[Tuned, ...] = ()
+    tuning_seed: int = 1000
 
     def __post_init__(self) -> None:
         require_name("name", self.name)
-        for name in ("problems", "methods", "seeds", "sampling", "direction_batch_sizes"):
+        for name in ("problems", "seeds", "sampling", "direction_batch_sizes"):
             require(bool(getattr(self, name)), name, "at least one", "nothing would be run", getattr(self, name))
+        require(bool(self.methods or self.tuned), "methods", "at least one", "nothing would be run", self.methods)
+        require(
+            not self.tuned or self.tuning_seed not in self.seeds,
+            "tuning_seed",
+            "none of seeds",
+            "what is chosen on a seed is not reported on it",
+            self.tuning_seed,
+        )
         require(self.batch_sizes != (), "batch_sizes", "at least one, or None", "nothing would be run", ())
 
 
@@ -155,33 +179,54 @@ def _path(study: str | os.PathLike[str]) -> Path:
 
 
 def plan(study: Study) -> list[Run]:
-    """All runs of a study, each once.
+    """All runs of a study that are known before any of them is made, each once.
 
-    With full sampling the batch size is the number of training samples, whatever the study's are.
+    Those of methods that are chosen by results are in `plan_tuned`. With full sampling the batch size is the number of
+    training samples, whatever the study's are.
     """
     runs: dict[str, Run] = {}
-    for setting, sampling in itertools.product(_settings(study), study.sampling):
-        full = sampling is Sampling.FULL
-        for direction, method, seed in itertools.product(study.direction_batch_sizes, study.methods, study.seeds):
-            run = Run(
-                problem=setting.problem,
-                method=method,
-                batch_size=setting.problem.samples if full else setting.batch_size,
-                seed=seed,
-                budget=setting.budget,
-                sampling=sampling,
-                direction_batch_size=direction,
-                repetition=study.repetition,
-                diagonal=study.diagonal,
-                record_every=setting.record_every,
-                angle=study.angle,
-                benchmark=study.benchmark,
-            )
-            runs[run.key] = run
+    candidates = [method for tuned in study.tuned for method in tuned.candidates]
+    pairs = [*itertools.product(study.methods, study.seeds), *((method, study.tuning_seed) for method in candidates)]
+    for setting, (method, seed) in itertools.product(settings_of(study), pairs):
+        runs |= {run.key: run for run in _runs(study, setting, method, seed)}
     return list(runs.values())
 
 
-def _settings(study: Study) -> tuple[Setting, ...]:
+def plan_tuned(study: Study, choose: Callable[[Setting, Tuned], Method | None]) -> list[Run]:
+    """The runs of the chosen methods.
+
+    Args:
+        study: the study.
+        choose: returns the chosen candidate for a setting; `None`: there is none yet.
+    """
+    runs: dict[str, Run] = {}
+    for setting, tuned in itertools.product(settings_of(study), study.tuned):
+        if (method := choose(setting, tuned)) is not None:
+            for seed in study.seeds:
+                runs |= {run.key: run for run in _runs(study, setting, method, seed)}
+    return list(runs.values())
+
+
+def _runs(study: Study, setting: Setting, method: Method, seed: int) -> Iterator[Run]:
+    for sampling, direction in itertools.product(study.sampling, study.direction_batch_sizes):
+        yield Run(
+            problem=setting.problem,
+            method=method,
+            batch_size=setting.problem.samples if sampling is Sampling.FULL else setting.batch_size,
+            seed=seed,
+            budget=setting.budget,
+            sampling=sampling,
+            direction_batch_size=direction,
+            repetition=study.repetition,
+            diagonal=study.diagonal,
+            record_every=setting.record_every,
+            angle=study.angle,
+            benchmark=study.benchmark,
+        )
+
+
+def settings_of(study: Study) -> tuple[Setting, ...]:
+    """Every problem with its batch sizes and budgets."""
     return study.settings or tuple(
         Setting(
             problem=problem,

@@ -28,8 +28,11 @@ direction_options = { betas = [0.0, 0.999] }
 average = true                         # judge the model by an average of its points
 ```
 
+`tuned = ["adamw-tuned"]` names groups of methods of which the best is chosen for each setting on `tuning_seed`, by its
+validation loss, as in `train.toml`.
+
 `problems` may be missing where a file has `[[setting]]` tables, each a problem with its own batch sizes, budgets and
-target losses, as in `compare.toml`.
+target losses, as in `compare.toml`. `shares = [1, 0.25]` runs each of them with these shares of its budget.
 """
 
 from __future__ import annotations
@@ -44,14 +47,14 @@ from gradline.lab.jobs.runs import Sampling
 from gradline.lab.methods import GROUPS, METHODS, Direction, Method, SearchMethod
 from gradline.lab.methods.searching import SEARCHES, directions, find_direction, find_search
 from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
-from gradline.lab.studies import MOST_SEEDS, Setting, Study
+from gradline.lab.studies import MOST_SEEDS, Setting, Study, Tuned
 from gradline.lab.studies.toml import Place, StudyError, Toml, unknown
 from gradline.lab.tools.names import require_name
 
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 
-_STUDY = {field.name for field in dataclasses.fields(Study)} - {"settings"} | {"problem", "method", "setting"}
+_STUDY = {field.name for field in dataclasses.fields(Study)} - {"settings"} | {"problem", "method", "setting", "shares"}
 _NETWORK = {field.name for field in dataclasses.fields(Network)} | {"like"}
 _BUILT = {field.name for field in dataclasses.fields(Built)} | {"like"}
 _METHOD = {"name", "search", "options", "like", "direction", "direction_options", "average"}
@@ -92,7 +95,11 @@ def read(
         batch_sizes, budget = (), None
     else:
         fields["problems"] = reader.named("problems", PROBLEMS | own_problems, own_problems, problems)
+    tuned = reader.tuned()
+    if "tuning_seed" in values:
+        fields["tuning_seed"] = reader.whole("tuning_seed", 0)
     fields["methods"] = reader.named("methods", METHODS | own_methods, own_methods, methods, GROUPS)
+    fields["methods"], fields["tuned"] = _tuned_apart(fields["methods"], tuned, asked=bool(methods))
     if batch_sizes or "batch_sizes" in values:
         fields["batch_sizes"] = tuple(batch_sizes) or reader.sizes("batch_sizes")
     if budget is not None or "budget" in values:
@@ -155,6 +162,14 @@ class _Reader:
         if isinstance(value, list):
             return tuple(self._whole(("seeds",), seed, 0) for seed in value)
         return tuple(range(self._whole(("seeds",), value, 1, most=MOST_SEEDS)))
+
+    def tuned(self) -> tuple[Tuned, ...]:
+        """Read the groups of methods of which the best is chosen."""
+        names = self._list(("tuned",), self.values.get("tuned", []))
+        for name in names:
+            if not isinstance(name, str) or name not in GROUPS:
+                raise self.toml.error(("tuned",), unknown("group of methods", name, GROUPS, plural="groups"))
+        return tuple(Tuned(name, tuple(METHODS[one] for one in GROUPS[name])) for name in names)
 
     def choice(self, place: Place, kind: type[E], value: object) -> E:
         options = {str(option.value): option for option in kind}
@@ -332,7 +347,13 @@ class _Reader:
                 )
         if len({setting.name for setting in found}) < len(found):
             raise self.toml.error(("setting",), "must differ in problem or batch size (methods are compared on each)")
-        return tuple(found)
+        shares = self._list(("shares",), self.values.get("shares", [1]))
+        for share in shares:
+            if isinstance(share, bool) or not isinstance(share, float | int) or not 0.0 < share <= 1.0:
+                raise self.toml.error(
+                    ("shares",), f"must be above 0 and at most 1 (they are of budgets), got {share!r}"
+                )
+        return tuple(_shorter(setting, share) for setting in found for share in shares)
 
     def _each(self, place: Place, table: dict[str, Any], name: str, sizes: list[int], default: Any) -> list[Any]:
         """A value for each batch size: a list, or one for all."""
@@ -382,12 +403,34 @@ class _Reader:
         return value
 
 
+def _shorter(setting: Setting, share: float) -> Setting:
+    """Return the setting with a share of its budget, measured as often."""
+    budget = max(round(setting.budget * share), 1)
+    return dataclasses.replace(setting, budget=budget, record_every=max(round(setting.record_every * share), 1))
+
+
 def _refuse_unknown(
     toml: Toml, place: Place, table: Iterable[str], known: Iterable[str], kind: str, *, plural: str = "keys"
 ) -> None:
     for name in table:
         if name not in known:
             raise toml.error((*place, name), unknown(kind, name, known, plural=plural))
+
+
+def _tuned_apart(
+    methods: tuple[Method, ...], tuned: tuple[Tuned, ...], *, asked: bool
+) -> tuple[tuple[Method, ...], tuple[Tuned, ...]]:
+    """Methods to be run as they are, and those to choose from; of the latter only those that the caller asks for."""
+    candidates = {method.name for one in tuned for method in one.candidates}
+    plain = tuple(method for method in methods if method.name not in candidates)
+    if not asked:
+        return plain, tuned
+    found = []
+    for one in tuned:
+        wanted = tuple(method for method in one.candidates if method in methods)
+        if wanted:
+            found.append(Tuned(one.name, wanted, tuple(method for method in one.candidates if method not in wanted)))
+    return plain, tuple(found)
 
 
 def _chosen(
@@ -410,10 +453,11 @@ def _chosen(
     if budget is None:
         return found
     count = _count(budget)
-    return tuple(
+    shorter = (
         dataclasses.replace(setting, budget=count, record_every=max(count * setting.record_every // setting.budget, 1))
         for setting in found
     )
+    return tuple(dict.fromkeys(shorter))
 
 
 def _count(value: int, name: str = "budget", most: int | None = None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Callable, Hashable
 
@@ -11,7 +12,8 @@ from gradline.lab.jobs.partial import Follower
 from gradline.lab.jobs.progress import Observer
 from gradline.lab.jobs.runner import Summary, run_all
 from gradline.lab.jobs.runs import Run
-from gradline.lab.studies import Study, load, plan, validate
+from gradline.lab.studies import Study, load, plan, plan_tuned, validate
+from gradline.lab.studies.tuning import choices
 
 
 def run_study(
@@ -28,6 +30,9 @@ def run_study(
     key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
     """Make those runs of a study that are not in a directory yet.
+
+    Where a study tunes methods, its runs on the tuning seed are made first, with those of all other methods; the runs
+    of the chosen ones follow.
 
     In a script, call it under `if __name__ == "__main__":`, as the worker processes import the script.
 
@@ -47,17 +52,30 @@ def run_study(
 
     Raises `Interrupted` after Ctrl-C or SIGTERM. Failures of runs do not raise: they are in the summary.
     """
-    runs = plan(study if isinstance(study, Study) else load(study))
-    validate(runs)
-    return run_all(
-        runs,
-        out,
-        make_engine=make_engine or engines.make,
-        key=key or engines.group_key,
-        workers=workers,
-        backend=backend,
-        checkpoint_every=checkpoint_every,
-        threads=threads,
-        observer=observer,
-        follower=follower,
-    )
+    chosen = study if isinstance(study, Study) else load(study)
+
+    def make(runs: list[Run]) -> Summary:
+        validate(runs)
+        return run_all(
+            runs,
+            out,
+            make_engine=make_engine or engines.make,
+            key=key or engines.group_key,
+            workers=workers,
+            backend=backend,
+            checkpoint_every=checkpoint_every,
+            threads=threads,
+            observer=observer,
+            follower=follower,
+        )
+
+    made = make(plan(chosen))
+    if not chosen.tuned:
+        return made
+    return combined(made, make(plan_tuned(chosen, choices(out, chosen))))
+
+
+def combined(first: Summary, then: Summary) -> Summary:
+    """Return the summary of two sets of runs in one directory."""
+    counts = {name: getattr(first, name) + getattr(then, name) for name in ("runs", "before", "made", "seconds")}
+    return dataclasses.replace(first, failures=first.failures + then.failures, **counts)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
+from gradline.installing import not_installed
+
 
 def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
     """Import `module`, or raise a `ModuleNotFoundError` that names the extra of gradline that installs it.
@@ -20,6 +22,4 @@ def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
         missing = module.split(".")[0]
         if error.name is None or error.name.split(".")[0] != missing:
             raise
-        raise ModuleNotFoundError(
-            f"{purpose} needs {missing}, which is not installed: pip install 'gradline[{extra}]'", name=missing
-        ) from error
+        raise not_installed(purpose, missing, extra) from error

@@ -5,7 +5,7 @@ then the parameters are at a probe between mini-batches. The callback sets them 
 training batches**, so that validation, tests, checkpoints, other callbacks and the trained model use that point. The
 optimizer's checkpoint includes the probe, and a resumed run returns to it with its first mini-batch.
 
-It also raises errors for settings that would train incorrectly, and logs the searches.
+It also logs the searches.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
+from gradline.installing import not_installed
 from gradline.protocol import Record, Stop
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
 from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.torch.scalars import PREFIX, scalars_of
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -30,10 +32,7 @@ else:
         try:
             from pytorch_lightning import Callback
         except ModuleNotFoundError as error:
-            raise ModuleNotFoundError(
-                f"{__name__} needs Lightning, which is not installed: pip install 'gradline[lightning]'",
-                name="lightning",
-            ) from error
+            raise not_installed(__name__, "Lightning", "lightning", name="lightning") from error
 
 __all__ = ["LineSearchCallback"]
 
@@ -50,11 +49,9 @@ class LineSearchCallback(Callback):
 
     Place it before callbacks that read the parameters at the end of a batch. It ignores other optimizers.
 
-    Every `log_every_n_steps` steps it logs, of the last finished search, `line_search/step`,
-    `line_search/slope_at_start`, `line_search/slope_at_step` and `line_search/evaluations`; the total
-    `line_search/evaluations_so_far`; and in `line_search/stop/SIGN_CHANGE` etc. the number of searches that ended for
-    each reason (a member of [`Stop`][gradline.protocol.Stop]). With several optimizers, the second one's names begin
-    with `line_search-1/`.
+    Every `log_every_n_steps` steps it logs the last finished search under the names of
+    [`log_scalars`][gradline.log_scalars]: `gradline/step`, `gradline/slope/start`, `gradline/total/evaluations`, etc.
+    With several optimizers, the second one's names begin with `gradline-1/`.
 
     Args:
         log: whether to log the searches.
@@ -66,10 +63,6 @@ class LineSearchCallback(Callback):
         """Number of searches that ended for each reason, for each optimizer."""
         self._handles: list[RemovableHandle] = []
         self._resting: list[tuple[LineSearchOptimizer, bool]] = []  # optimizers idle in this batch, with their `spread`
-
-    def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Raise an error for settings under which training would be incorrect."""
-        _check_accumulation(trainer)
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Move to the accepted point (a checkpoint saved without this callback may be at a probe); start logging."""
@@ -85,7 +78,6 @@ class LineSearchCallback(Callback):
         if skips_backward(trainer):
             self._resting = _stay(trainer)
             return
-        _check_accumulation(trainer)  # a GradientAccumulationScheduler may have changed it
         for optimizer in _line_searches(trainer):
             optimizer.train()
 
@@ -101,9 +93,9 @@ class LineSearchCallback(Callback):
         due = logs_are_due(trainer) or trainer.is_last_batch
         if self.log_searches and due and not trainer.barebones:
             for place, (optimizer, stops) in enumerate(zip(_line_searches(trainer), self.stops, strict=False)):
-                name = f"line_search-{place}" if place else "line_search"
-                values = _values(optimizer, stops)
-                pl_module.log_dict({f"{name}/{key}": float(value) for key, value in values.items()})
+                if optimizer.last.stop is not Stop.NOT_YET:
+                    prefix = f"{PREFIX}-{place}" if place else PREFIX
+                    pl_module.log_dict(scalars_of(optimizer, optimizer.last, stops, prefix=prefix))
 
     def on_train_epoch_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """Move to the accepted point, in case the epoch ended within a batch."""
@@ -158,39 +150,8 @@ def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
     return before
 
 
-def _scales(trainer: Trainer) -> bool:
-    """Whether a GradScaler is used: Lightning then calls the closure itself, and `step()` without one."""
-    return getattr(trainer.precision_plugin, "scaler", None) is not None
-
-
-def _check_accumulation(trainer: Trainer) -> None:
-    count = trainer.accumulate_grad_batches
-    if count == 1 or _scales(trainer) or not trainer.lightning_module.automatic_optimization:
-        return
-    for optimizer in _line_searches(trainer):
-        if isinstance(optimizer, LineSearchOptimizer) and not optimizer.spread:
-            raise ValueError(
-                f"accumulate_grad_batches must be 1 for a {type(optimizer).__name__} that makes a whole search in each "
-                f"step (Lightning lets it evaluate the last of the batches only, on top of the gradients of the "
-                f"others), got {count}. Build the optimizer with spread=True: then each step is one probe, on all of "
-                f"the batches"
-            )
-
-
 def _counting(stops: Counter[str]) -> Any:
     def count(record: Record[Any, Any]) -> None:
         stops[record.stop.name] += 1
 
     return count
-
-
-def _values(optimizer: GradlineOptimizer, stops: Counter[str]) -> dict[str, float]:
-    """Return the values to log of an optimizer; none before its first search has ended."""
-    last = optimizer.last
-    if last.stop is Stop.NOT_YET:
-        return {}
-    values = {"step": last.step, "slope_at_start": last.origin.at_zero.slope}
-    if last.outcome.probe is not None:
-        values["slope_at_step"] = last.transcript[last.outcome.probe][1].slope
-    values |= {"evaluations": last.evaluations, "evaluations_so_far": optimizer.evaluations}
-    return values | {f"stop/{name}": count for name, count in stops.items()}

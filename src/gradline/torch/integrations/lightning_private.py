@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["logs_are_due", "skips_backward"]
+__all__ = ["accumulated_batches", "logs_are_due", "skips_backward"]
+
+
+def accumulated_batches(closure: Any) -> int:
+    """Return `accumulate_grad_batches` of the trainer that passes this closure to `step`; 1 for other closures.
+
+    Lightning's closure is a `functools.partial` of `Precision._wrap_closure`, whose first argument is the module.
+    """
+    if getattr(getattr(closure, "func", None), "__name__", "") != "_wrap_closure" or not closure.args:
+        return 1
+    trainer = getattr(closure.args[0], "_trainer", None)
+    return int(getattr(trainer, "accumulate_grad_batches", 1))
 
 
 def logs_are_due(trainer: Any) -> bool:

@@ -33,16 +33,17 @@ trainer.train()
 
 from __future__ import annotations
 
-from typing import Any, cast
+from collections import Counter
+from typing import Any
 
+from torch.utils.hooks import RemovableHandle
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from gradline.protocol import Stop
+from gradline.protocol import Record, Stop
 from gradline.torch.base import GradlineOptimizer
+from gradline.torch.scalars import scalars_of
 
 __all__ = ["LineSearchCallback"]
-
-PREFIX = "line_search/"
 
 
 class LineSearchCallback(TrainerCallback):
@@ -52,13 +53,16 @@ class LineSearchCallback(TrainerCallback):
       equal to uninterrupted training.
     * At the end of training the model is at the last accepted point, or is the best model if
       `load_best_model_at_end=True`.
-    * Of the last search, `line_search/step`, `line_search/slope` (at its start), `line_search/evaluations` and
-      `line_search/searches` (number of finished searches) are added to each training log, and to
-      `trainer.state.log_history` also `line_search/stop`, the reason why it ended.
+    * The last search is added to each training log under the names of [`log_scalars`][gradline.log_scalars]:
+      `gradline/step`, `gradline/slope/start`, `gradline/total/evaluations`, etc.
 
     Use it as `Trainer(..., callbacks=[LineSearchCallback()])`. `Trainer` calls its loggers (TensorBoard and others)
     before your callbacks, so that they do not get the added values; use `attach` if they should.
     """
+
+    def __init__(self) -> None:
+        self._stops: Counter[str] = Counter()
+        self._handle: RemovableHandle | None = None
 
     def attach(self, trainer: Trainer) -> None:
         """Add the callback to a trainer before its loggers; use it instead of the argument `callbacks`."""
@@ -69,8 +73,11 @@ class LineSearchCallback(TrainerCallback):
     def on_train_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
-        """Raise an error if the optimizer is not one of gradline."""
-        _line_search_in(kwargs["optimizer"])
+        """Begin to count the reasons why searches end. Raises an error if the optimizer is not one of gradline."""
+        self._handle = _line_search_in(kwargs["optimizer"]).register_search_hook(self._count)
+
+    def _count(self, record: Record[Any, Any]) -> None:
+        self._stops[record.stop.name] += 1
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Before a checkpoint, move to the accepted point. `Trainer` later calls `optimizer.train()`."""
@@ -88,6 +95,8 @@ class LineSearchCallback(TrainerCallback):
     ) -> None:
         """Stay at the accepted point. If the best model was loaded, discard the search, which was elsewhere."""
         optimizer = _line_search_in(kwargs["optimizer"])
+        if self._handle is not None:
+            self._handle.remove()
         if args.load_best_model_at_end and state.best_model_checkpoint is not None:
             optimizer.refresh()  # moves nothing, since the epoch ended at the accepted point
 
@@ -104,17 +113,10 @@ class LineSearchCallback(TrainerCallback):
         last = optimizer.last
         if logs is None or "loss" not in logs or last.stop is Stop.NOT_YET:
             return
-        numbers = {
-            "step": last.step,
-            "slope": last.origin.at_zero.slope,
-            "evaluations": last.evaluations,
-            "searches": optimizer.iterations,
-        }
-        added = {f"{PREFIX}{name}": number for name, number in numbers.items()}
+        added = scalars_of(optimizer, last, self._stops)
         logs.update(added)
         if state.log_history:
-            # Only numbers for the loggers: TensorBoard's warns of strings.
-            state.log_history[-1].update(cast("dict[str, float]", {**added, f"{PREFIX}stop": str(last.stop)}))
+            state.log_history[-1].update(added)
 
 
 def _line_search_in(optimizer: Any) -> GradlineOptimizer:

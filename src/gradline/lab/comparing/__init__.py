@@ -1,0 +1,234 @@
+"""Comparing methods on a model of your own: `gradline compare my_model.py`, or `gradline.lab.compare(build)`."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradline.lab import engines
+from gradline.lab.comparing.outcome import Outcome, read
+from gradline.lab.comparing.page import write
+from gradline.lab.jobs.executors import default_workers
+from gradline.lab.jobs.progress import Observer, Snapshot
+from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import GROUPS, METHODS, Method
+from gradline.lab.problems import Script
+from gradline.lab.problems.script import check, script
+from gradline.lab.studies import Setting, Study, StudyError
+from gradline.lab.studies.running import run_study
+from gradline.lab.studies.toml import unknown
+from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.threads import threads as thread_count
+from gradline.searches.arguments import require
+
+__all__ = ["DEFAULT", "MINUTES", "Outcome", "compare"]
+
+DEFAULT = ("angle", "adam-0.001", "adamw-cosine", "prodigy", "schedule-free")
+"""The methods, and groups of them, that are compared where none are named."""
+MINUTES = 5.0
+"""Minutes that a comparison takes where no budget is given."""
+POINTS = 40
+"""How often losses and errors of a run are measured."""
+FEWEST = 100
+"""Evaluations of a run, at least, where minutes are given."""
+PACE_SECONDS = 1.5
+"""Seconds for which the pace of an evaluation is measured."""
+SLOWER = 1.25
+"""How much slower evaluations are, about, while all workers work than while one is measured alone."""
+PLAN = "compare.json"
+"""The file of a directory that says how many evaluations the minutes were found to be enough for."""
+
+
+def compare(
+    build: str | os.PathLike[str] | Callable[[], Any],
+    out: str | os.PathLike[str] | None = None,
+    *,
+    function: str = "build",
+    minutes: float | None = None,
+    budget: int | None = None,
+    seeds: int = 1,
+    batch_size: int | None = None,
+    methods: Sequence[str] = (),
+    workers: int | None = None,
+    threads: int = 1,
+    backend: str = "processes",
+    observer: Observer | None = None,
+    notice: Callable[[str], None] = print,
+) -> Outcome:
+    """Train a model of your own with several methods, and return how they compare.
+
+    Results are stored in a directory: what is there already is not computed again, so a comparison that was stopped
+    goes on where it was. The directory also gets a picture and a page, `report.html`.
+
+    ```python
+    import tempfile
+    import torch
+    import gradline.lab
+
+    def build():
+        inputs = torch.randn(200, 4)
+        targets = inputs.sum(dim=1, keepdim=True)
+        return torch.nn.Linear(4, 1), torch.nn.functional.mse_loss, (inputs, targets)
+
+    with tempfile.TemporaryDirectory() as folder:
+        found = gradline.lab.compare(
+            build, folder, budget=60, methods=["angle", "adam-0.001"], backend="inline", notice=lambda text: None
+        )
+    assert {row.method for row in found.rows} == {"angle", "adam-0.001"}
+    ```
+
+    Args:
+        build: a function without arguments, or the path of a Python file that has one. It returns model, loss,
+            training data and perhaps validation data, or a [`Training`][gradline.lab.Training].
+        out: the directory; `None`: `results/` and the name of the file or function.
+        function: the name of the function, if `build` is a file.
+        minutes: about how long all runs together take; `None`: 5, or as long as `budget` takes.
+        budget: evaluations (forward and backward passes of a batch) of each run, in place of `minutes`.
+        seeds: runs of each method, from different initial weights and with different batches.
+        batch_size: samples of a batch; `None`: as the function says.
+        methods: names of methods or of groups of them (`gradline list methods`); none: `DEFAULT`, as far as installed.
+        workers: processes; `None`: one for each core, or one if the model is on a GPU.
+        threads: torch's threads in each process.
+        backend: as in [`run_study`][gradline.lab.run_study]; a function that is in no file is run "inline".
+        observer: is told how the runs go on; `None`: a progress bar.
+        notice: is told what is left out and how large the budget is.
+    """
+    require(minutes is None or budget is None, "minutes", "None if budget is given", "both limit the runs", minutes)
+    require(minutes is None or minutes > 0.0, "minutes", "above 0", "it is a time", minutes)
+    require(type(seeds) is int and seeds > 0, "seeds", "a whole number above 0", "it counts runs", seeds)
+    problem = script(build if callable(build) else Path(build), function)
+    size, task, _ = check(problem, batch_size)
+    on_gpu = any(parameter.device.type != "cpu" for parameter in task.model.parameters())
+    if not problem.path:
+        backend = "inline"
+    count = 1 if backend == "inline" else workers or (1 if on_gpu else default_workers())
+    chosen = _methods(methods, notice)
+    directory = Path(out) if out is not None else Path("results") / problem.name
+    if budget is None:
+        wanted = {
+            "source": problem.digest,
+            "minutes": minutes or MINUTES,
+            "runs": len(chosen) * seeds,
+            "batch_size": size,
+            "workers": count,
+        }
+        budget = _planned(directory, wanted) or _plan(directory, wanted, problem, threads, notice)
+    epochs = budget * size / task.samples
+    notice(f"{len(chosen) * seeds} runs of {budget:,} evaluations ({epochs:.1f} epochs with batches of {size})")
+    problem = replace(problem, budget=budget, batch_sizes=(size,))
+    study = Study(
+        name=problem.name,
+        problems=(problem,),
+        methods=chosen,
+        seeds=tuple(range(seeds)),
+        benchmark=True,
+        settings=(Setting(problem=problem, batch_size=size, budget=budget, record_every=max(budget // POINTS, 1)),),
+    )
+    done = run_study(
+        study, directory, workers=count, threads=threads, backend=backend, observer=observer or _Bar(notice)
+    )
+    if done.failures:
+        raise RuntimeError(f"{len(done.failures)} runs failed: {done.failures[0].error}")
+    found = read(study, directory)
+    write(found, directory)
+    return found
+
+
+def _methods(names: Sequence[str], notice: Callable[[str], None]) -> tuple[Method, ...]:
+    for name in names:
+        if name not in METHODS and name not in GROUPS:
+            raise StudyError(unknown("method", name, [*METHODS, *GROUPS]))
+    found = []
+    chosen = [one for name in names or DEFAULT for one in GROUPS.get(name, (name,))]
+    for name in dict.fromkeys(chosen):
+        reason = METHODS[name].unavailable()
+        if reason is None:
+            found.append(METHODS[name])
+        elif names:
+            raise StudyError(f"method {name} cannot be run: {reason}")
+        else:
+            notice(f"{name} is left out: {reason}")
+    return tuple(found)
+
+
+def _planned(directory: Path, wanted: dict[str, Any]) -> int | None:
+    """Return the budget that was found before for the same wish: runs of another one would not go on."""
+    try:
+        known = json.loads((directory / PLAN).read_text(encoding="utf-8"))
+        return int(known["budget"]) if known["wanted"] == wanted else None
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _plan(
+    directory: Path, wanted: dict[str, Any], problem: Script, torch_threads: int, notice: Callable[[str], None]
+) -> int:
+    """Measure how long an evaluation and a measurement take, and return the evaluations that the minutes allow."""
+    seconds = 60.0 * wanted["minutes"] * wanted["workers"] / max(wanted["runs"], wanted["workers"])
+    with thread_count(torch_threads):
+        evaluation, measuring = _paces(problem, wanted["batch_size"])
+    budget = int((seconds - POINTS * measuring) / (SLOWER * evaluation))
+    if budget < FEWEST:
+        budget = FEWEST
+        needed = wanted["runs"] / wanted["workers"] * (budget * SLOWER * evaluation + POINTS * measuring) / 60.0
+        notice(f"{wanted['minutes']:g} minutes are too short for {FEWEST} evaluations a run: about {needed:.0f} needed")
+    else:
+        digits = 10 ** max(len(str(budget)) - 2, 0)
+        budget -= budget % digits
+    with atomic_write(directory / PLAN) as file:
+        file.write(json.dumps({"wanted": wanted, "budget": budget}).encode())
+    return budget
+
+
+def _paces(problem: Script, batch_size: int) -> tuple[float, float]:
+    """Return seconds of an evaluation with Adam's step, and of a measurement."""
+    run = Run(
+        problem=problem,
+        method=METHODS["adam-0.001"],
+        batch_size=batch_size,
+        seed=0,
+        budget=10**9,
+        record_every=10**9,
+        benchmark=True,
+    )
+    engine = engines.make([run])
+    engine.advance()
+    began, before = time.perf_counter(), engine.evaluations
+    while time.perf_counter() - began < PACE_SECONDS:
+        engine.advance()
+    evaluation = (time.perf_counter() - began) / (engine.evaluations - before)
+    task = problem.build(0)
+    began = time.perf_counter()
+    task.model.eval()
+    task.measure(task.model)
+    return evaluation, time.perf_counter() - began
+
+
+class _Bar:
+    """Shows progress as a bar, in a terminal or in a notebook."""
+
+    def __init__(self, notice: Callable[[str], None]) -> None:
+        from tqdm.auto import tqdm
+
+        self._notice = notice
+        self._bar = tqdm(
+            total=100, unit="%", bar_format="{l_bar}{bar}| {elapsed}<{remaining}", disable=notice is not print
+        )
+
+    def update(self, snapshot: Snapshot) -> None:
+        """Draw how far it is."""
+        self._bar.n = round(100 * snapshot.fraction)
+        self._bar.refresh()
+        if snapshot.fraction >= 1.0:
+            self._bar.close()
+
+    def message(self, text: str) -> None:
+        """Say it."""
+        self._notice(text)
+
+    error = message

@@ -1,0 +1,303 @@
+"""What is read from the study `train`: models as they come out of training, with and without tuning.
+
+A case is a problem with a batch size and a budget. Losses are those of validation samples at the end of a run. A tuned
+method is a group of candidates: the one with the lowest loss on the tuning seed is reported on the other seeds, and all
+runs on the tuning seed are its cost. Test samples decide nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradline.lab.findings.measures import Spread, spread
+from gradline.lab.findings.trajectory import Point, Trajectory
+from gradline.lab.jobs.result import Status
+from gradline.lab.studies import Setting, Study
+from gradline.lab.studies.tuning import lowest
+
+OURS = "angle"
+"""The method that questions are asked about."""
+UNTOUCHED = "adam-0.001"
+"""Adam at the learning rate that people begin with."""
+CLOSE = 1.02
+"""A loss of at most so many times another one is as good."""
+RESAMPLES = 2000
+"""Of a bootstrap interval, over problems."""
+WORST = 100.0
+"""A ratio of losses counts at most so much, and so does a failure."""
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method in a case.
+
+    Args:
+        method: its name; of a tuned one that of its group.
+        runs: one for each seed.
+        chosen: the candidate that was chosen, of a tuned method.
+        candidates: runs on the tuning seed.
+    """
+
+    method: str
+    runs: tuple[Trajectory, ...]
+    chosen: str | None = None
+    candidates: tuple[Trajectory, ...] = ()
+
+    def by_seed(self, value: Callable[[Point], float]) -> dict[int, float]:
+        """Return a value at the end of each run, by seed; infinite where the run failed or the value is NaN."""
+        return {run.seed: _final(run, value) for run in self.runs}
+
+    @cached_property
+    def losses(self) -> dict[int, float]:
+        """Validation losses by seed."""
+        return self.by_seed(lambda point: point.validation_loss)
+
+    @property
+    def loss(self) -> Spread:
+        """Validation loss over seeds."""
+        return spread(self.losses.values())
+
+    @property
+    def error(self) -> Spread:
+        """Validation error over seeds; NaN where the problem has none."""
+        return _known(self.by_seed(lambda point: point.validation_error), self.loss)
+
+    @property
+    def test_loss(self) -> Spread:
+        """Test loss over seeds."""
+        return spread(self.by_seed(lambda point: point.test_loss).values())
+
+    @property
+    def train_loss(self) -> Spread:
+        """Training loss over seeds."""
+        return spread(self.by_seed(lambda point: point.train_loss).values())
+
+    @property
+    def seconds(self) -> float:
+        """Processor seconds of a run, the median over seeds."""
+        return spread(run.points[-1].cpu_seconds for run in self.runs if run.points).median
+
+    @property
+    def tuning_seconds(self) -> float:
+        """Processor seconds of all runs on the tuning seed; 0 where nothing is tuned."""
+        return sum(run.points[-1].cpu_seconds for run in self.candidates if run.points)
+
+    @property
+    def failures(self) -> int:
+        """Runs that failed or diverged."""
+        return sum(run.status is not Status.DONE for run in self.runs)
+
+    @property
+    def at_edge(self) -> bool:
+        """Whether the chosen learning rate is the lowest or the highest that was tried with its schedule."""
+        if self.chosen is None:
+            return False
+        schedule = self.chosen.rpartition("-")[0]
+        rates = [float(run.method.rpartition("-")[2]) for run in self.candidates if run.method.startswith(schedule)]
+        return float(self.chosen.rpartition("-")[2]) in (min(rates), max(rates))
+
+    def seconds_to(self, target: float) -> float:
+        """Processor seconds of training until a measured validation loss is at most the target; the median seed's."""
+        return spread(
+            next((point.cpu_seconds for point in run.points if point.validation_loss <= target), math.inf)
+            for run in self.runs
+        ).median
+
+
+def _final(run: Trajectory, value: Callable[[Point], float]) -> float:
+    if run.status is not Status.DONE or not run.points:
+        return math.inf
+    found = value(run.points[-1])
+    return math.inf if math.isnan(found) else found
+
+
+def _known(values: dict[int, float], losses: Spread) -> Spread:
+    """Return the spread of a measure; NaN where runs ended and it was not measured."""
+    nothing = Spread(math.nan, math.nan, math.nan)
+    return (
+        nothing
+        if math.isfinite(losses.best) and not any(map(math.isfinite, values.values()))
+        else spread(values.values())
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Case:
+    """A problem with a batch size and a budget, and what the methods came to there."""
+
+    setting: Setting
+    short: bool
+    """Whether the budget is a share of the one at which training has flattened."""
+    entries: dict[str, Entry]
+
+    @property
+    def name(self) -> str:
+        """Problem, batch size and evaluations."""
+        return f"{self.setting.name}, {self.setting.budget:,}"
+
+    @property
+    def tuned(self) -> Entry | None:
+        """The tuned method with the lowest validation loss on the tuning seed: what one gets by tuning."""
+        losses = {
+            entry.method: min((_final(run, _validation) for run in entry.candidates), default=math.inf)
+            for entry in self.entries.values()
+            if entry.chosen is not None
+        }
+        name = lowest(losses)
+        return None if name is None else self.entries[name]
+
+    def untuned(self, *, but: str = OURS) -> list[Entry]:
+        """Return the methods without candidates, the lowest median loss first, but one of them."""
+        found = [entry for entry in self.entries.values() if entry.chosen is None and entry.method != but]
+        return sorted(found, key=lambda entry: entry.loss.median)
+
+    def ratio(self, method: str, against: str) -> Spread:
+        """Return the validation loss of a method over that of another: of medians, then lowest and highest of seeds."""
+        one, other = self.entries[method], self.entries[against]
+        paired = [_ratio(one.losses[seed], other.losses[seed]) for seed in one.losses if seed in other.losses]
+        return Spread(_ratio(one.loss.median, other.loss.median), min(paired), max(paired))
+
+
+def _validation(point: Point) -> float:
+    return point.validation_loss
+
+
+def _ratio(one: float, other: float) -> float:
+    """Return one loss over another, within `WORST`; 1 where both failed."""
+    if math.isinf(one) or math.isinf(other):
+        return 1.0 if one == other else WORST if math.isinf(one) else 1.0 / WORST
+    return min(max(one / other, 1.0 / WORST), WORST) if other > 0.0 else 1.0 if one <= 0.0 else WORST
+
+
+class Versus(NamedTuple):
+    """A method against another over cases."""
+
+    ratio: float
+    """Geometric mean of validation losses over the other's."""
+    low: float
+    high: float
+    """Bootstrap interval of 95%, over problems."""
+    test: float
+    """Geometric mean of test losses over the other's."""
+    better: int
+    """Pairs of runs with one seed where it ends lower."""
+    pairs: int
+    always_worse: int
+    """Cases where it ends higher in every seed."""
+    cases: int
+
+
+@dataclass(frozen=True, eq=False)
+class Training:
+    """All cases of which there are runs, in the study's order."""
+
+    cases: tuple[Case, ...]
+
+    @property
+    def methods(self) -> list[str]:
+        """All methods of which there are runs."""
+        return list(dict.fromkeys(name for case in self.cases for name in case.entries))
+
+    def part(self, *, held_out: bool | None = None, short: bool | None = None) -> Training:
+        """Return some of the cases: of problems that are held out or not, of short budgets or not."""
+        return Training(
+            tuple(
+                case
+                for case in self.cases
+                if (held_out is None or case.setting.held_out == held_out) and (short is None or case.short == short)
+            )
+        )
+
+    def versus(self, method: str, against: str | None = None) -> Versus | None:
+        """Compare a method with another, or with what one gets by tuning (`None`), over the cases that have both."""
+        pairs = [
+            (case, case.entries[method], other)
+            for case in self.cases
+            if method in case.entries
+            and (other := case.tuned if against is None else case.entries.get(against)) is not None
+            and other.method != method
+        ]
+        if not pairs:
+            return None
+        ratios = np.log([_ratio(one.loss.median, other.loss.median) for _, one, other in pairs])
+        tests = np.log([_ratio(one.test_loss.median, other.test_loss.median) for _, one, other in pairs])
+        low, high = interval(ratios, [case.setting.problem.name for case, _, _ in pairs])
+        seeds = [
+            [one.losses[seed] < other.losses[seed] for seed in one.losses if seed in other.losses]
+            for _, one, other in pairs
+        ]
+        worse = sum(
+            all(one.losses[seed] > other.losses.get(seed, math.inf) for seed in one.losses) for _, one, other in pairs
+        )
+        return Versus(
+            math.exp(ratios.mean()),
+            low,
+            high,
+            math.exp(tests.mean()),
+            sum(map(sum, seeds)),
+            sum(map(len, seeds)),
+            worse,
+            len(pairs),
+        )
+
+
+def interval(logarithms: NDArray[np.float64], clusters: Sequence[str]) -> tuple[float, float]:
+    """Return the 95% bootstrap interval of a geometric mean, resampled by clusters: cases of a problem go together."""
+    names = sorted(set(clusters))
+    sums = np.array([sum(x for x, name in zip(logarithms, clusters, strict=True) if name == one) for one in names])
+    counts = np.array([clusters.count(one) for one in names])
+    drawn = np.random.default_rng(0).integers(len(names), size=(RESAMPLES, len(names)))
+    means = sums[drawn].sum(axis=1) / counts[drawn].sum(axis=1)
+    low, high = np.exp(np.quantile(means, (0.025, 0.975)))
+    return float(low), float(high)
+
+
+def trained(records: Iterable[Trajectory], study: Study) -> Training:
+    """Sort runs into the cases of a study: those with its budgets, or else with the largest there is.
+
+    Args:
+        records: from a store or a packed file, these and perhaps others.
+        study: which settings and methods.
+    """
+    found: dict[tuple[str, int], dict[int, dict[str, list[Trajectory]]]] = {}
+    for record in sorted(records, key=lambda record: record.seed):
+        of_setting = found.setdefault((record.setting, record.revision), {})
+        of_setting.setdefault(record.budget, {}).setdefault(record.method, []).append(record)
+    settings: dict[str, list[Setting]] = {}
+    for setting in study.settings:
+        settings.setdefault(setting.name, []).append(setting)
+    cases = []
+    for name, planned in settings.items():
+        known = found.get((name, planned[0].problem.revision), {})
+        longest = max(setting.budget for setting in planned)
+        there = [setting for setting in planned if setting.budget in known]
+        if known and not there:
+            there = [replace(planned[0], budget=max(known))]
+        for setting in there:
+            entries = _entries(known[setting.budget], study)
+            if entries:
+                cases.append(Case(setting, setting.budget < longest, entries))
+    return Training(tuple(cases))
+
+
+def _entries(known: dict[str, list[Trajectory]], study: Study) -> dict[str, Entry]:
+    entries: dict[str, Entry] = {}
+    for method in study.methods:
+        runs = tuple(run for run in known.get(method.name, ()) if run.seed in study.seeds)
+        if runs:
+            entries[method.name] = Entry(method.name, runs)
+    for name, candidates, others in study.tuned:
+        names = [method.name for method in candidates + others]
+        tuning = tuple(run for one in names for run in known.get(one, ()) if run.seed == study.tuning_seed)
+        chosen = lowest({run.method: _final(run, _validation) for run in tuning})
+        runs = tuple(run for run in known.get(chosen or "", ()) if run.seed in study.seeds)
+        if runs:
+            entries[name] = Entry(name, runs, chosen, tuning)
+    return entries

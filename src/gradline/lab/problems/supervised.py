@@ -1,0 +1,113 @@
+"""Tasks with samples to train on, samples to choose by, and samples to report: training, validation and test.
+
+Learning rates are chosen by validation samples. Test samples are evaluated once, at the end of a run, and nothing is
+chosen by them.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple, TypeAlias
+
+import torch
+from torch import Tensor, nn
+
+from gradline.lab.problems.making import CHUNK, seeded
+from gradline.lab.problems.task import Measured, Task
+
+Values: TypeAlias = Callable[[Tensor, Tensor], Tensor]
+"""Computes a number for each sample from outputs and targets: losses, or errors."""
+
+MEASURED = 1000
+"""Training samples that the training loss is measured on, at most."""
+
+
+class Part(NamedTuple):
+    """Inputs and targets, a row for each sample."""
+
+    inputs: Tensor
+    targets: Tensor
+
+
+class Split(NamedTuple):
+    """Samples to train on, to choose by and to report."""
+
+    train: Part
+    validation: Part
+    test: Part
+
+
+def split(inputs: Tensor, targets: Tensor, train: int, validation: int) -> Split:
+    """Split samples by their places: so many for training, so many for validation, the others for testing."""
+    ends = (train, train + validation)
+    pieces = zip(inputs.tensor_split(ends), targets.tensor_split(ends), strict=True)
+    return Split(*(Part(*piece) for piece in pieces))
+
+
+def build_task(
+    seed: int,
+    make: Callable[[], nn.Module],
+    parts: Split,
+    losses: Values,
+    errors: Values | None = None,
+    *,
+    augment: Callable[[Tensor], Tensor] | None = None,
+    call: Callable[[nn.Module, Tensor], Tensor] = nn.Module.__call__,
+) -> Task:
+    """Build a task from its samples.
+
+    Args:
+        seed: of the initial weights.
+        make: builds the model.
+        parts: the samples.
+        losses: computes the loss of each sample.
+        errors: computes the error of each sample; `None`: there is none.
+        augment: changes training inputs at random. All evaluations of one mini-batch see the same change.
+        call: computes outputs from a model and inputs; by default `model(inputs)`.
+    """
+    train = parts.train
+    current: list[Tensor | slice | None] = [None, None]  # the samples chosen last, and their augmented inputs
+
+    def inputs_of(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        if augment is None or not model.training:
+            return train.inputs[chosen]
+        if current[0] is not chosen:
+            current[:] = chosen, augment(train.inputs[chosen])
+        assert isinstance(current[1], Tensor)
+        return current[1]
+
+    def of_samples(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        return losses(call(model, inputs_of(model, chosen)), train.targets[chosen])
+
+    def means(model: nn.Module, part: Part) -> tuple[float, float]:
+        total = torch.zeros(2, dtype=torch.float64)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(0)  # the same noise for every measurement, where losses are random
+            for inputs, targets in zip(*(torch.split(one, CHUNK) for one in part), strict=True):
+                outputs = call(model, inputs)
+                total[0] += losses(outputs, targets).detach().sum(dtype=torch.float64)
+                total[1] += math.nan if errors is None else errors(outputs, targets).sum(dtype=torch.float64)
+        loss, error = (total / len(part.inputs)).tolist()
+        return loss, error
+
+    def measure(model: nn.Module) -> Measured:
+        some = Part(train.inputs[:MEASURED], train.targets[:MEASURED])
+        return Measured(*means(model, some), math.nan, math.nan, *means(model, parts.validation))
+
+    return Task(seeded(seed, make), len(train.inputs), of_samples, measure, lambda model: means(model, parts.test))
+
+
+def cross_entropy(outputs: Tensor, classes: Tensor) -> Tensor:
+    """Cross-entropy of each sample, in nats."""
+    return nn.functional.cross_entropy(outputs, classes, reduction="none")
+
+
+def wrong(outputs: Tensor, classes: Tensor) -> Tensor:
+    """Whether the class of each sample is wrong."""
+    return outputs.argmax(dim=1) != classes
+
+
+def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Squared error of each sample, averaged over its outputs."""
+    return (outputs - targets).square().flatten(1).mean(dim=1)

@@ -1,0 +1,188 @@
+"""What is read from runs with tuning: choices by validation on the tuning seed, ratios, intervals, costs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from gradline.lab import studies
+from gradline.lab.figures.train_questions import (
+    compute_data,
+    draw_compute,
+    draw_limits,
+    draw_quality,
+    limits_data,
+    quality_data,
+)
+from gradline.lab.findings.packed import Packed, pack, unpack
+from gradline.lab.findings.training import WORST, interval, trained
+from gradline.lab.findings.trajectory import Point, Trajectory
+from gradline.lab.jobs.result import Status
+
+STUDY = studies.load("train")
+LONG, SHORT = 2000, 500
+
+
+def run(method, validation, *, seed=0, budget=LONG, test=None, seconds=10.0, problem="digits-mlp", status=Status.DONE):
+    """A run whose validation losses were measured one after another, at equal times."""
+    count = len(validation)
+    points = tuple(
+        Point(
+            evaluations=budget * (place + 1) / count,
+            steps=place,
+            seconds=seconds * (place + 1) / count,
+            cpu_seconds=seconds * (place + 1) / count,
+            train_loss=loss / 2,
+            test_error=math.nan,
+            test_loss=math.nan if place < count - 1 else test or loss,
+            validation_loss=loss,
+        )
+        for place, loss in enumerate(validation)
+    )
+    return Trajectory(
+        problem=problem,
+        revision=1,
+        batch_size=16,
+        method=method,
+        seed=seed,
+        budget=budget,
+        status=status,
+        reason="",
+        versions={},
+        points=points,
+    )
+
+
+def runs(angle=(1.0, 1.2, 1.1), tuned=(1.0, 1.0, 1.0), **others):
+    """Angle, AdamW with the better of two learning rates, and Adam."""
+    return [
+        run("adamw-cosine-0.001", [3.0, 0.9], seed=1000, **others),
+        run("adamw-cosine-0.003", [3.0, 0.8], seed=1000, **others),
+        run("adamw-cosine-0.01", [3.0, 2.0], seed=1000, **others),
+        *(run("adamw-cosine-0.003", [3.0, loss], seed=seed, **others) for seed, loss in enumerate(tuned)),
+        # Better, but on seeds that nothing is chosen by.
+        *(run("adamw-cosine-0.001", [3.0, 0.1], seed=seed, **others) for seed in range(3)),
+        *(run("angle", [3.0, loss], seed=seed, **others) for seed, loss in enumerate(angle)),
+        *(run("adam-0.001", [3.0, 2.0], seed=seed, **others) for seed in range(3)),
+    ]
+
+
+def test_what_is_reported_is_what_the_tuning_seed_chose():
+    (case,) = trained(runs(), STUDY).cases
+    entry = case.entries["adamw-tuned"]
+    assert case.tuned is entry
+    assert entry.chosen == "adamw-cosine-0.003"
+    assert entry.loss == (1.0, 1.0, 1.0)
+    assert len(entry.candidates) == 3
+    assert entry.tuning_seconds == 30.0
+    assert not entry.at_edge
+    assert case.entries["angle"].tuning_seconds == 0.0
+    assert set(case.entries) == {"angle", "adam-0.001", "adamw-tuned"}
+
+
+def test_the_edge_of_a_grid_is_told():
+    better = [run("adamw-cosine-0.01", [0.1], seed=1000), run("adamw-cosine-0.01", [1.0])]
+    old = [one for one in runs() if not (one.method == "adamw-cosine-0.01" and one.seed == 1000)]
+    (case,) = trained([*old, *better], STUDY).cases
+    assert case.tuned.chosen == "adamw-cosine-0.01"
+    assert case.tuned.at_edge
+
+
+def test_the_better_of_two_tuned_methods_is_that_of_the_tuning_seed():
+    momentum = [run("momentum-cosine-0.1", [0.5], seed=1000), run("momentum-cosine-0.1", [5.0])]
+    (case,) = trained([*runs(), *momentum], STUDY).cases
+    assert case.tuned.method == "momentum-tuned"
+
+
+def test_ratios_are_of_medians_with_the_range_of_paired_seeds():
+    (case,) = trained(runs(tuned=(1.0, 2.0, 1.0)), STUDY).cases
+    ratio = case.ratio("angle", "adamw-tuned")
+    assert ratio.median == pytest.approx(1.1)
+    assert (ratio.best, ratio.worst) == (pytest.approx(0.6), pytest.approx(1.1))
+
+
+def test_a_method_against_another_over_cases():
+    training = trained([*runs(), *runs(angle=(0.5, 0.5, 0.5), budget=SHORT)], STUDY)
+    assert [case.short for case in training.cases] == [False, True]
+    found = training.versus("angle")
+    assert found.ratio == pytest.approx(math.sqrt(1.1 * 0.5))
+    assert (found.better, found.pairs, found.cases) == (3, 6, 2)
+    assert found.always_worse == 0
+    assert found.low == found.high == pytest.approx(found.ratio)  # one problem: there is nothing to resample
+    assert training.part(short=True).versus("angle", "adam-0.001").ratio == pytest.approx(0.25)
+    assert training.versus("adamw-tuned") is None
+    assert training.versus("adam-0.001").always_worse == 2
+    assert training.part(held_out=True).cases == ()
+
+
+def test_test_losses_are_told_and_decide_nothing():
+    records = [replace(one, points=(*one.points[:-1], one.points[-1]._replace(test_loss=7.0))) for one in runs()]
+    assert trained(records, STUDY).versus("angle").ratio == trained(runs(), STUDY).versus("angle").ratio
+    assert trained(records, STUDY).versus("angle").test == 1.0
+
+
+def test_a_failure_counts_as_the_worst():
+    broken = [replace(one, status=Status.FAILED) if one.method == "angle" else one for one in runs()]
+    (case,) = trained(broken, STUDY).cases
+    assert case.entries["angle"].failures == 3
+    assert case.ratio("angle", "adamw-tuned").median == WORST
+
+
+def test_an_interval_resamples_problems_and_not_their_cases():
+    values = np.log([1.0, 1.0, 4.0, 4.0])
+    assert interval(values, ["a", "a", "b", "b"]) == (pytest.approx(1.0), pytest.approx(4.0))
+    narrow = interval(values, ["a", "b", "c", "d"])
+    assert 1.0 <= narrow[0] < 2.0 < narrow[1] <= 4.0
+    assert interval(values, list("abcd")) == narrow
+
+
+def test_compute_counts_all_candidates():
+    (spent,) = compute_data(trained(runs(angle=(1.01, 1.01, 1.01)), STUDY))
+    assert spent.reached
+    assert spent.ours == 10.0
+    assert spent.tuned == 30.0 + 10.0
+    assert spent.candidates == 3
+    (early,) = compute_data(trained([*runs(angle=()), *(run("angle", [1.0, 0.9], seed=s) for s in range(3))], STUDY))
+    assert early.ours == 5.0
+    (never,) = compute_data(trained(runs(angle=(2.0, 2.0, 2.0)), STUDY))
+    assert not never.reached
+
+
+def test_limits_name_the_best_other_method_without_tuning():
+    other = [run("prodigy", [0.9], seed=seed) for seed in range(3)]
+    training = trained([*runs(), *other, *runs(angle=(9.0,) * 3, budget=SHORT)], STUDY)
+    worst, first = limits_data(training)
+    assert (worst.note, worst.values["angle"].median) == ("adam-0.001", pytest.approx(4.5))
+    assert (first.note, first.values["angle"].median) == ("prodigy", pytest.approx(1.1 / 0.9))
+
+
+def test_figures_show_what_there_is():
+    training = trained([*runs(), *runs(budget=SHORT), *runs(problem="diabetes-mlp", budget=600)], STUDY)
+    quality = quality_data(training)
+    assert [row.held_out for row in quality] == [False, False, True]
+    assert set(quality[0].values) == {"angle", "adam-0.001"}
+    for draw, data in (
+        (draw_quality, quality),
+        (draw_compute, compute_data(training)),
+        (draw_limits, limits_data(training)),
+    ):
+        figure = draw(data)
+        labels = [text.get_text() for text in figure.axes[0].get_yticklabels()]
+        assert len(labels) == 3
+        assert any(label.startswith("digits-mlp/16, 500") for label in labels)
+
+
+def test_runs_with_another_budget_than_the_study_are_read_at_the_largest():
+    training = trained([*runs(budget=60), *runs(budget=40)], STUDY)
+    assert [case.setting.budget for case in training.cases] == [60]
+
+
+def test_a_packed_file_tells_the_same(tmp_path):
+    records = runs()
+    path = pack(Packed(tuple(records), {}), tmp_path / "a.json.gz")
+    found = trained(unpack(path).records, STUDY)
+    assert found.versus("angle") == trained(records, STUDY).versus("angle")
+    assert compute_data(found) == compute_data(trained(records, STUDY))
