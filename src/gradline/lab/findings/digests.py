@@ -99,7 +99,9 @@ def digests_from_values(values: dict[str, Any]) -> tuple[Digest, ...]:
         about = line["about"]
         about |= {"status": Status(about["status"]), "versions": values["versions"][about["versions"]]}
         header = Header(run=Run.from_dict(run), **about)
-        row = {name: float(value) if value in _WORDS else value for name, value in line["summary"].items()}
+        row: dict[str, Any] = {
+            name: float(value) if value in _WORDS else value for name, value in line["summary"].items()
+        }
         count = len(grid_of(header.run.budget, points))
         curves = {name: _take(numbers[name], count) for name in _VALUES}
         probes = None
