@@ -1,6 +1,8 @@
-"""A line search of your own: a generator that asks for steps. It needs to know nothing of torch.
+"""A line search of your own: a generator that asks for steps. It does not depend on torch.
 
-This one follows the secant of the slope: it aims at the zero of the straight line through the last two slopes.
+    python examples/own_search.py
+
+This one probes the zero of the straight line through the slopes at 0 and at the previous step.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
-"""The probabilistic line search: the closure returns per-sample losses, and a picture shows what a search believed.
+"""The paper's two methods: the probabilistic line search PrLS and the gradient-only line search GOLS-I.
 
-Trains the same network with PrLS and with GOLS-I at the same number of evaluations.
+    python examples/prls.py
+    python examples/prls.py search.png    # also draw the longest search of PrLS
+
+Both train the same network with the same number of evaluations. The closure of PrLS returns the losses of all samples.
 """
 
 from __future__ import annotations
