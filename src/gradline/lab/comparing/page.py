@@ -15,6 +15,7 @@ from gradline.lab.comparing.outcome import Outcome
 from gradline.lab.figures import style
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import number
+from gradline.plot.inks import stroke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,9 +53,8 @@ def draw(found: Outcome) -> Figure:
                 grid = np.unique(np.concatenate([at for at, _ in curves]))
                 values = np.median([np.interp(grid, at, value) for at, value in curves], axis=0)
                 ours = method.startswith("angle")
-                options = style.LINES[1 + place % (len(style.LINES) - 1)].options()
-                options |= {"linewidth": 2.4, "linestyle": "-", "color": style.INKS.blue, "zorder": 4} if ours else {}
-                axis.plot(grid, values, label=label, **options)
+                emphasis = {"linewidth": 2.4, "zorder": 4} if ours else {}
+                axis.plot(grid, values, label=label, **stroke(0 if ours else 1 + place).options(), **emphasis)
                 shown += [value for value in values[len(values) // 10 :] if np.isfinite(value)]
             positive = [value for value in shown if value > 0.0]
             if positive and measure == "validation_loss":
