@@ -70,7 +70,7 @@ def test_unknown_options_are_refused(name):
 
 
 def test_settings_of_the_search_are_checked():
-    with pytest.raises(ValueError, match="step_first must be between .* got 0"):
+    with pytest.raises(ValueError, match=r"step_first must be between .* got 0"):
         gradline.Angle(parameters(), step_first=0.0)
     assert gradline.Angle(parameters(), step_first=0.5).search == gradline.searches.Angle(step_first=0.5)
 

@@ -169,9 +169,13 @@ def test_many_bad_batches_undo_the_step_and_say_so():
     origin = [held["origin"].clone() for held in problem.optimizer.state.values()]
     heard = []
     problem.optimizer.register_search_hook(heard.append)
-    with pytest.warns(RuntimeWarning, match="not finite"):
+
+    def spoil_until_heard():
         while not heard:
             spoil(problem)
+
+    with pytest.warns(RuntimeWarning, match="not finite"):
+        spoil_until_heard()
     assert equal(origin, problem.parameters())
     assert problem.optimizer.last.stop is Stop.NON_FINITE
     assert problem.optimizer.last.step == 0.0

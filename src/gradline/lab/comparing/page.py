@@ -53,8 +53,8 @@ def draw(found: Outcome) -> Figure:
                 grid = np.unique(np.concatenate([at for at, _ in curves]))
                 values = np.median([np.interp(grid, at, value) for at, value in curves], axis=0)
                 ours = method.startswith("angle")
-                emphasis = {"linewidth": 2.4, "zorder": 4} if ours else {}
-                axis.plot(grid, values, label=label, **stroke(0 if ours else 1 + place).options(), **emphasis)
+                options = stroke(0 if ours else 1 + place).options() | ({"linewidth": 2.4, "zorder": 4} if ours else {})
+                axis.plot(grid, values, label=label, **options)
                 shown += [value for value in values[len(values) // 10 :] if np.isfinite(value)]
             positive = [value for value in shown if value > 0.0]
             if positive and measure == "validation_loss":
@@ -66,7 +66,7 @@ def draw(found: Outcome) -> Figure:
                 axis.set_ylim(low * 0.9 if measure == "validation_loss" else 0.0, max(high * 1.1, low * 1.2))
             axis.set_xlabel("evaluations (forward and backward passes)")
             axis.set_ylabel(words)
-        style.legend_below(figure, axes.flat, columns=3)
+        style.legend(figure, axes.flat, columns=3)
     return figure
 
 

@@ -86,10 +86,11 @@ def legend(figure: Figure, axes: Iterable[Axes], *, columns: int, where: str = "
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
+    place: Any = where
     figure.legend(
         list(entries.values()),
         list(entries),
-        loc=where,
+        loc=place,
         ncols=columns,
         frameon=False,
         handlelength=2.4,

@@ -20,6 +20,7 @@ import numpy as np
 
 from gradline.lab.figures import FIGURES, Entry, labels, style
 from gradline.lab.findings.claims import claims
+from gradline.lab.findings.digests import LOGARITHMS
 from gradline.lab.findings.query import configuration, summary_frame
 from gradline.lab.findings.reading import digests
 from gradline.lab.report import charts, content
@@ -97,7 +98,7 @@ def page(
     best, ended = overview(table), endings(table)
     data: dict[str, Any] = {
         "fields": ["evaluations", *charts.FIELDS],
-        "logarithms": sorted(charts.LOGARITHMS),
+        "logarithms": sorted(LOGARITHMS),
         "runs": charts.run_table(runs),
         "charts": {chart.id: charts.plain(chart) for chart in curves},
         "heat": _heat(others.get("study_direction_vs_step")),

@@ -20,8 +20,8 @@ HEADER = ("Method", "Validation loss", "95% interval", "Test loss", "Lower in", 
 CAPTIONS = {
     "quality": (
         "How good is it without tuning?",
-        "A row for each problem, batch size and budget: validation losses over that of the tuned method that is named at "
-        "the right. Left of 1 a method without tuning ends lower.",
+        "A row for each problem, batch size and budget: validation losses over that of the tuned method named at the "
+        "right. Left of 1 a method without tuning ends lower.",
     ),
     "compute": (
         "How much compute does that save?",
