@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gradline.lab.findings.comparison import Comparison, compare
@@ -80,17 +81,30 @@ def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Rep
 def pack_directory(
     directory: str | os.PathLike[str], path: str | os.PathLike[str], *, report: Report | None = None
 ) -> Packed:
-    """Write the runs of a directory that are of no comparison to a packed file; return what it holds.
+    """Add the runs of a directory that are of no comparison to a packed file; return what it holds.
+
+    Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
+    by several people: see `packed_keys`.
 
     Args:
         directory: that studies were run into.
-        path: the file.
+        path: the file; it need not exist.
         report: where to say which files were passed over and why.
     """
-    found = [one for one in digests(directory, points=PACKED_POINTS, report=report) if not one.header.run.benchmark]
-    packed = Packed((), {}, portable(commands(directory)), digests=tuple(found))
+    before = unpack(path) if Path(path).exists() else Packed((), {})
+    found = {one.header.run.key: one for one in before.digests}
+    for one in digests(directory, points=PACKED_POINTS, report=report):
+        if not one.header.run.benchmark:
+            found[one.header.run.key] = one
+    made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
+    packed = replace(before, commands=tuple(made_by), digests=tuple(found.values()))
     pack(packed, path)
     return packed
+
+
+def packed_keys(path: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the keys of the runs of a packed file that are of no comparison: they need not be made again."""
+    return frozenset(one.header.run.key for one in unpack(path).digests)
 
 
 def commands(directory: str | os.PathLike[str]) -> list[str]:
