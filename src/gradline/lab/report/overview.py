@@ -30,7 +30,6 @@ def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
     values: Any
     for name, runs in distinct(summary).groupby("problem", observed=True):
         problem, shown = labels.problem(str(name)), varied(runs)
-        values: Any
         for values, rows in runs.groupby(["batch_size", *shown], observed=True, dropna=False):
             parts = [problem, labels.batch(int(values[0]))]
             for field, value in zip(shown, values[1:], strict=True):
