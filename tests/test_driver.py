@@ -65,7 +65,7 @@ def test_calls_in_the_wrong_phase_are_refused():
     driver = Driver(GolsI())
     with pytest.raises(RuntimeError, match=re.escape("observe() must be called when the driver waits for an evalu")):
         driver.observe(Slope(1.0))
-    with pytest.raises(RuntimeError, match=re.escape("accept() must be called when the driver waits for its outcome")):
+    with pytest.raises(RuntimeError, match=re.escape("accept() must be called when the driver waits for the accept")):
         driver.accept()
     driver.begin(DOWN)
     with pytest.raises(RuntimeError, match=re.escape("begin() must be called when")):
@@ -164,7 +164,7 @@ def test_a_driver_is_saved_and_goes_on_exactly(kind, slopes):
 
 
 def test_what_another_search_saved_is_refused():
-    with pytest.raises(CodecError, match="it is of the search GolsI"):
+    with pytest.raises(CodecError, match="it belongs to the search GolsI"):
         unpack_driver(Armijo(), pack_driver(Driver(GolsI())))
 
 
@@ -173,5 +173,5 @@ def test_what_was_observed_must_be_what_the_search_looks_at():
     driver.begin(DOWN)
     packed = pack_driver(driver)
     packed["pending"][0][0] = ["Value", -1.0, 0.0]
-    with pytest.raises(CodecError, match="it was shown a Value where it looks at a Slope"):
+    with pytest.raises(CodecError, match="it has a Value where the search needs a Slope"):
         unpack_driver(GolsI(), packed)

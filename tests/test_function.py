@@ -44,7 +44,7 @@ def test_memory_goes_in_and_comes_out():
 def test_values_where_a_search_compares_them():
     record = gradline.solve(Armijo(), lambda step: Value(step - 3.0, (step - 3.0) ** 2 / 2))
     assert record.stop is Stop.DECREASE
-    with pytest.raises(TypeError, match=r"must be a Value \(that is what Armijo looks at\)"):
+    with pytest.raises(TypeError, match=r"must be a Value \(Armijo observes it\)"):
         gradline.solve(Armijo(), lambda step: step - 3.0)
 
 

@@ -110,7 +110,7 @@ def misuse(error: type[Exception], sentence: str, act: Callable[[], object]):
 def test_tell_after_the_end():
     misuse(
         RuntimeError,
-        "the search has ended (the slope changed sign between the last two steps): it cannot be told more; start a new",
+        "the search has ended (the slope changed sign between the last two steps): it takes no more observations",
         lambda: finish(begun()).tell(Slope(1.0)),
     )
 
@@ -122,7 +122,7 @@ def test_step_after_the_end():
 def test_record_before_the_end():
     misuse(
         RuntimeError,
-        "the search has not ended: it waits to be told what was seen at step 1e-08",
+        "the search has not ended: it waits for the observation at step 1e-08",
         lambda: begun().record,
     )
 
@@ -130,7 +130,7 @@ def test_record_before_the_end():
 @pytest.mark.parametrize("seen", [1.0, None, (1.0,), "x"])
 def test_what_is_told_must_be_an_observation(seen):
     pending = begun()
-    misuse(TypeError, "seen must be a Slope (that is what GolsI looks at), got", lambda: pending.tell(seen))
+    misuse(TypeError, "seen must be a Slope (GolsI observes it), got", lambda: pending.tell(seen))
     assert pending.transcript == []
     finish(pending)  # a refused tell leaves the search as it was
 
@@ -139,11 +139,11 @@ def test_less_than_a_search_looks_at_is_refused():
     search = Armijo()
     misuse(
         TypeError,
-        "origin.at_zero must be a Value (that is what Armijo looks at), got Slope(slope=-1.0)",
+        "origin.at_zero must be a Value (Armijo observes it), got Slope(slope=-1.0)",
         lambda: Pending(search, ORIGIN, search.start()),
     )
     pending = Pending(search, Origin(Value(-1.0, 0.0), 1.0), search.start())
-    misuse(TypeError, "seen must be a Value (that is what Armijo looks at)", lambda: pending.tell(Slope(1.0)))
+    misuse(TypeError, "seen must be a Value (Armijo observes it)", lambda: pending.tell(Slope(1.0)))
 
 
 def test_more_than_a_search_looks_at_is_fine():

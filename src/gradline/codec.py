@@ -1,14 +1,14 @@
-"""Searches, memories, observations and drivers as plain JSON values, and back.
+"""Convert drivers, memories and observations to plain JSON values, and back.
 
-Plain means numbers, strings, `None`, and lists and string-keyed dicts of them: what `torch.load(weights_only=True)`
-lets through, and what JSON holds exactly. Nothing in a packed value is imported or called: which types the numbers
-belong to is told by the search that reads them (`observes`, `observes_at_probes`, `start()`), and names are compared.
+Plain values are numbers, strings, `None`, and lists and string-keyed dicts of them: `torch.load(weights_only=True)`
+accepts them and JSON stores them exactly. Nothing in a packed value is imported or called: the search that reads it
+defines the types (`observes`, `observes_at_probes`, `start()`), and names are compared.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, TypeAlias, cast
+from typing import Any, TypeAlias, cast, get_type_hints
 
 from gradline.driver import Driver, State
 from gradline.protocol import (
@@ -29,9 +29,11 @@ __all__ = ["CodecError", "Plain", "count", "number", "pack_driver", "pack_memory
 Plain: TypeAlias = Any
 """`None`, numbers, strings, and lists and string-keyed dicts of them."""
 
+_COUNTERS = [name for name, kind in get_type_hints(State).items() if kind is int]
+
 
 def pack_driver(driver: Driver) -> dict[str, Plain]:
-    """Everything that a driver knows."""
+    """Convert the state of a driver to plain values."""
     state = driver.state
     return {
         "search": type(driver.search).__name__,
@@ -40,8 +42,7 @@ def pack_driver(driver: Driver) -> dict[str, Plain]:
         "pending": None if state.pending is None else _pack_begun(state.pending),
         "last": None if state.last is None else _pack_record(state.last),
         "evaluations": driver.evaluations,
-        "iterations": state.iterations,
-        "taken": state.taken,
+        **{name: getattr(state, name) for name in _COUNTERS},
     }
 
 
@@ -50,30 +51,31 @@ class CodecError(ValueError):
 
 
 def unpack_driver(search: Search[Any, Any], packed: dict[str, Plain]) -> Driver:
-    """The inverse of `pack_driver`, for a search of the same kind.
+    """Create the driver of a search from the values of `pack_driver`.
 
-    Raises `CodecError` for what was not packed so, and `ValueError` for a search under way that has other settings.
+    Raises `CodecError` if they are not valid for this search, and `ValueError` if a search in progress had other
+    settings.
     """
     try:
         if packed["search"] != type(search).__name__:
-            raise ValueError(f"it is of the search {packed['search']}")
+            raise ValueError(f"it belongs to the search {packed['search']}")
         driver = Driver(search, memory=unpack_memory(search, packed["memory"]))
         begun = None if packed["pending"] is None else _unpack_begun(search, packed["pending"])
         last = None if packed["last"] is None else _unpack_record(search, packed)
-        iterations, taken = count(packed["iterations"]), count(packed["taken"])
+        counters = {name: count(packed[name]) for name in _COUNTERS}
         driver.evaluations = count(packed["evaluations"])
-        _try(search, driver.memory)
+        _check_memory(search, driver.memory)
         if begun is not None:
-            _try(search, begun[1])
+            _check_memory(search, begun[1])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"{type(error).__name__}: {error}") from error
     pending = None if begun is None else Pending.replay(search, *begun)
-    driver.state = State(driver.memory, pending, last, iterations, taken)
+    driver.state = State(driver.memory, pending, last, **counters)
     return driver
 
 
 def pack_settings(search: Search[Any, Any]) -> Plain:
-    """A search's own settings, where it is a dataclass of plain values: they belong to what it did."""
+    """Return the fields of a search as a dict, or `None` if it is not a dataclass of plain values."""
     if not dataclasses.is_dataclass(type(search)):
         return None
     fields = dataclasses.fields(cast(Any, search))
@@ -83,12 +85,12 @@ def pack_settings(search: Search[Any, Any]) -> Plain:
 
 
 def pack_memory(memory: Any) -> Plain:
-    """A search's memory: a number, `None`, or a (named) tuple of such."""
+    """Convert the memory of a search: a number, a string, `None`, or a (named) tuple of these."""
     if memory is None:
         return None
     for plain in (bool, int, float, str):
         if isinstance(memory, plain):
-            return plain(memory)  # a subclass, such as NumPy's, is not plain
+            return plain(memory)  # converts subclasses, such as NumPy's
     if isinstance(memory, tuple):
         return [pack_memory(part) for part in memory]
     raise TypeError(
@@ -98,26 +100,26 @@ def pack_memory(memory: Any) -> Plain:
 
 
 def unpack_memory(search: Search[Any, Any], packed: Plain) -> Any:
-    """The inverse of `pack_memory`; `search.start()` tells which tuples have names."""
+    """Return the memory of `pack_memory`, with the named tuples of `search.start()`."""
     return _like(search.start(), packed)
 
 
 def number(packed: Plain) -> float:
-    """A number, checked."""
+    """Return a number, or raise a `TypeError`."""
     if isinstance(packed, bool) or not isinstance(packed, float | int):
         raise TypeError(f"{packed!r} is not a number")
     return packed
 
 
 def count(packed: Plain) -> int:
-    """A whole number of 0 or more, checked."""
+    """Return an integer of 0 or more, or raise a `TypeError`."""
     if isinstance(packed, bool) or not isinstance(packed, int) or packed < 0:
         raise TypeError(f"{packed!r} is not a count")
     return packed
 
 
-def _try(search: Search[Any, Any], memory: Any) -> None:
-    """Begin a search with a memory. It is pure, so that this costs nothing; with a bad one every step would fail."""
+def _check_memory(search: Search[Any, Any], memory: Any) -> None:
+    """Begin a search with a memory, and raise a `ValueError` if that fails; otherwise every later step would fail."""
     kind = observes(search)
     numbers = {field.name: 1.0 for field in dataclasses.fields(kind)}
     try:
@@ -140,7 +142,7 @@ def _pack_seen(seen: Slope) -> Plain:
 def _unpack_seen(packed: Plain, kind: type[Slope]) -> Slope:
     name, *numbers = packed
     if name != kind.__name__:
-        raise ValueError(f"it was shown a {name} where it looks at a {kind.__name__}")
+        raise ValueError(f"it has a {name} where the search needs a {kind.__name__}")
     return kind(*map(number, numbers))
 
 
@@ -168,11 +170,7 @@ def _pack_begun(pending: Pending[Any, Any]) -> Plain:
 
 def _unpack_begun(search: Search[Any, Any], packed: Plain) -> tuple[Origin[Any], Any, Transcript[Any]]:
     origin, memory, transcript = packed
-    return (
-        _unpack_origin(search, origin),
-        unpack_memory(search, memory),
-        _unpack_transcript(search, transcript),
-    )
+    return _unpack_origin(search, origin), unpack_memory(search, memory), _unpack_transcript(search, transcript)
 
 
 def _pack_record(record: Record[Any, Any]) -> Plain:

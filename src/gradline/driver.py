@@ -1,27 +1,27 @@
 """Training by line searches as one explicit state machine, without tensors.
 
-A driver knows what the next evaluation is for and what follows from it. Whoever runs it owns parameters, gradients and
-evaluations: the torch optimizer, a row of the lock-step engine, `gradline.solve`. Between two calls a driver is in one
-of three phases:
+A driver knows the purpose of the next evaluation and its consequence. Its caller (the torch optimizer, a row of the
+lock-step engine, `gradline.solve`) owns parameters, gradients and evaluations. Between two calls a driver is in one of
+three phases:
 
     phase    call               what happens                                     next phase   the caller then
     -------  -----------------  -----------------------------------------------  -----------  --------------------------
     ORIGIN   begin(origin)      a search begins and asks for a step              PROBE        moves to `step`, evaluates
-    ORIGIN   begin(origin)      nothing to search: the iteration ends here       ORIGIN       evaluates the origin anew
+    ORIGIN   begin(origin)      nothing to search: the iteration ends            ORIGIN       evaluates the origin anew
     PROBE    observe(seen)      the search asks for another step                 PROBE        moves to `step`, evaluates
     PROBE    observe(seen)      the search ends                                  ENDED        moves to `pending.outcome`
     ENDED    accept()           the outcome counts: memory, record, iteration    ORIGIN       calls begin from the new
                                                                                               origin, or evaluates it
-    any      abandon()          the search under way is dropped                  ORIGIN       evaluates the origin anew
-    any      rewind(mark)       back to where the search stood at `mark()`       as then      moves to where it stood
+    any      abandon()          the search in progress is discarded              ORIGIN       evaluates the origin anew
+    any      rewind(mark)       the search returns to its state at `mark()`      as then      moves back to its step
 
-The rules it obeys:
+Rules:
 
-1. All that a step changes here is one value, `state`, replaced by one assignment: an interrupt leaves the old value or
-   the new one. (`Pending` grows by being told, and is replayed up to the mark by `rewind`.)
-2. A search begins only where everything observed is finite and the direction has a length. Otherwise the iteration ends
-   at its origin, with a `Stop` that says why.
-3. An outcome without a probe changes nothing but the memory; the next search evaluates the origin anew.
+1. A call changes one attribute, `state`, by one assignment: an interrupt leaves the old value or the new one.
+   (`Pending` is mutable; `rewind` replays it up to the mark.)
+2. A search begins only if everything observed is finite and the direction is not zero. Otherwise the iteration ends at
+   its origin, with a `Stop` that says why.
+3. An outcome without a probe changes only the memory; the next search evaluates the origin anew.
 """
 
 from __future__ import annotations
@@ -32,41 +32,44 @@ from typing import Any, NamedTuple
 
 from gradline.protocol import Origin, Outcome, Pending, Record, Search, Slope, Stop
 
-__all__ = ["Driver", "Mark", "Phase", "State"]
+__all__ = ["START", "Driver", "Mark", "Phase", "State"]
+
+START: Any = object()
+"""Stands for the memory of the first search, `search.start()`."""
 
 
 class Phase(Enum):
-    """What a driver waits for."""
+    """The call that a driver expects next."""
 
     ORIGIN = "an evaluation at the accepted point, to begin a search from"
     PROBE = "an evaluation at the step that the search asks for"
-    ENDED = "its outcome to be accepted"
+    ENDED = "the acceptance of its outcome"
 
 
 class State(NamedTuple):
-    """Everything that a driver knows between two calls."""
+    """State of a driver between two calls."""
 
     memory: Any
-    """What the last search handed on."""
+    """Memory returned by the last search."""
     pending: Pending[Any, Any] | None = None
-    """The search under way, or ended and not accepted yet."""
+    """The search in progress, or ended and not yet accepted."""
     last: Record[Any, Any] | None = None
-    """The search before."""
+    """Record of the last accepted search."""
     iterations: int = 0
-    """Searches that have ended, those that took no step included."""
+    """Number of searches that have ended, including those without a step."""
     taken: int = 0
-    """Steps taken: searches that ended with a step above 0."""
+    """Number of searches that ended with a step above 0."""
 
 
 class Mark(NamedTuple):
-    """Where a driver stood: its state, and how many probes its search had been told of."""
+    """A state to rewind to, and the number of observations its search had received."""
 
     state: State
-    told: int
+    observed: int
 
 
 class Driver:
-    """Training by one kind of search.
+    """Run one search after another, each with the memory of the one before.
 
     ```python
     from gradline.driver import Driver, Phase
@@ -84,20 +87,20 @@ class Driver:
     ```
 
     Args:
-        search: the search that finds the steps.
-        memory: what an earlier search handed on; by default `search.start()`.
+        search: the search.
+        memory: memory of an earlier search. Default: `search.start()`.
     """
 
     __slots__ = ("evaluations", "search", "state")
 
-    def __init__(self, search: Search[Any, Any], **memory: Any) -> None:
+    def __init__(self, search: Search[Any, Any], *, memory: Any = START) -> None:
         self.search = search
-        self.state = State(memory["memory"] if memory else search.start())
-        self.evaluations = 0  # counted by the caller, who makes them
+        self.state = State(search.start() if memory is START else memory)
+        self.evaluations = 0  # counted by the caller
 
     @property
     def phase(self) -> Phase:
-        """What the next call must be."""
+        """The call that is expected next."""
         pending = self.state.pending
         if pending is None:
             return Phase.ORIGIN
@@ -105,22 +108,22 @@ class Driver:
 
     @property
     def memory(self) -> Any:
-        """What the next search begins with."""
+        """Memory for the next search."""
         return self.state.memory
 
     @property
     def pending(self) -> Pending[Any, Any] | None:
-        """The search under way, or ended and not accepted yet."""
+        """The search in progress, or ended and not yet accepted."""
         return self.state.pending
 
     @property
     def last(self) -> Record[Any, Any] | None:
-        """The search accepted last."""
+        """Record of the last accepted search."""
         return self.state.last
 
     @property
     def record(self) -> Record[Any, Any]:
-        """The search accepted last; before the first one has ended, a record of a step of 0 that says so."""
+        """Record of the last accepted search; before the first, a record with step 0 and `Stop.NOT_YET`."""
         if self.state.last is not None:
             return self.state.last
         nothing = Origin(Slope(math.nan), math.nan)
@@ -128,25 +131,26 @@ class Driver:
 
     @property
     def iterations(self) -> int:
-        """How many searches have ended."""
+        """Number of searches that have ended."""
         return self.state.iterations
 
     @property
     def taken(self) -> int:
-        """How many of them took a step."""
+        """Number of searches that ended with a step above 0."""
         return self.state.taken
 
     def begin(self, origin: Origin[Any], *, zero_direction: bool = False, early: bool = False) -> bool:
-        """Begin a search, and return whether one is under way.
+        """Begin a search, and return whether it asks for a step.
 
         Args:
-            origin: what was observed at the accepted point.
-            zero_direction: the direction has length zero, so that there is nothing to search.
-            early: from the gradient of the probe just accepted. If there is nothing to search, no iteration is counted,
-                and the next one evaluates the origin anew.
+            origin: the observation at the accepted point and the length of the direction.
+            zero_direction: whether the direction is zero, so that there is nothing to search.
+            early: whether the origin is the probe just accepted. If there is nothing to search, no iteration is counted
+                then, and the next one evaluates the origin anew.
         """
-        self._require(Phase.ORIGIN, "begin")
         state = self.state
+        if state.pending is not None:
+            raise self._error(Phase.ORIGIN, "begin")
         if not (origin.at_zero.usable and math.isfinite(origin.norm)):
             outcome = Outcome(0.0, None, Stop.NON_FINITE_ORIGIN, state.memory)
         elif zero_direction:
@@ -162,38 +166,40 @@ class Driver:
         return False
 
     def observe(self, seen: Slope) -> Outcome[Any] | None:
-        """Tell the search what was observed at its step, and return its outcome if that ends it."""
+        """Pass the observation at the step to the search, and return its outcome if it ends."""
         pending = self.state.pending
         if pending is None or pending.outcome is not None:
-            self._require(Phase.PROBE, "observe")
-        pending.tell(seen)  # type: ignore[union-attr]
-        return pending.outcome  # type: ignore[union-attr]
+            raise self._error(Phase.PROBE, "observe")
+        pending.tell(seen)
+        return pending.outcome
 
     def accept(self) -> Record[Any, Any]:
-        """End the iteration with the outcome of its search, and return the record of it."""
-        self._require(Phase.ENDED, "accept")
-        record: Record[Any, Any] = self.state.pending.record  # type: ignore[union-attr]
+        """End the iteration with the outcome of its search, and return its record."""
+        pending = self.state.pending
+        if pending is None or pending.outcome is None:
+            raise self._error(Phase.ENDED, "accept")
+        record = pending.record
         self._end(record)
         return record
 
     def abandon(self) -> None:
-        """Drop the search under way: somebody has put the parameters elsewhere."""
+        """Discard the search in progress, because the parameters were changed from outside."""
         self.state = self.state._replace(pending=None)
 
     def mark(self) -> Mark:
-        """Return where the driver stands."""
+        """Return a mark for `rewind`."""
         pending = self.state.pending
         return Mark(self.state, 0 if pending is None else len(pending.transcript))
 
     def rewind(self, mark: Mark) -> None:
-        """After a failure: go back to where the search stood at a mark.
+        """Return the search in progress to its state at a mark, after a failure.
 
-        A search that has been accepted since stays accepted, and one that has begun since is put back to its beginning.
+        A search that was accepted since stays accepted; one that began since returns to its beginning.
         """
         pending = self.state.pending
         if pending is not None:
-            told = mark.told if pending is mark.state.pending else 0
-            again = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:told])
+            observed = mark.observed if pending is mark.state.pending else 0
+            again = Pending.replay(self.search, pending.origin, pending.memory, pending.transcript[:observed])
             self.state = self.state._replace(pending=again)
 
     def _end(self, record: Record[Any, Any]) -> None:
@@ -202,8 +208,7 @@ class Driver:
             record.outcome.memory, None, record, state.iterations + 1, state.taken + (record.outcome.step > 0.0)
         )
 
-    def _require(self, phase: Phase, call: str) -> None:
-        if self.phase is not phase:
-            raise RuntimeError(
-                f"{call}() must be called when the driver waits for {phase.value}; it waits for {self.phase.value}"
-            )
+    def _error(self, phase: Phase, call: str) -> RuntimeError:
+        return RuntimeError(
+            f"{call}() must be called when the driver waits for {phase.value}; it waits for {self.phase.value}"
+        )

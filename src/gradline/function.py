@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
-from gradline.driver import Driver
+from gradline.driver import START, Driver
 from gradline.protocol import Heading, Origin, Pending, Record, Search, Slope, observes
 
 O = TypeVar("O", bound=Slope)
 M = TypeVar("M")
 
-_START: Any = object()
-
 
 def solve(
-    search: Search[O, M], phi: Callable[[float], O | float], *, norm: float = 1.0, memory: M = _START
+    search: Search[O, M], phi: Callable[[float], O | float], *, norm: float = 1.0, memory: M = START
 ) -> Record[O, M]:
     """Run one search on the function `phi` of the step and return its record.
 
@@ -30,7 +28,7 @@ def solve(
     assert outcome.step == 5.36870912
     assert str(outcome.stop) == "the slope changed sign between the last two steps"
 
-    # Searches that compare values see both.
+    # Searches that compare values need both.
     record = gradline.solve(Armijo(), lambda step: Value(slope=step - 3.0, value=(step - 3.0) ** 2 / 2))
     assert record.step == 1.0
     ```
@@ -52,7 +50,7 @@ def solve(
             return seen
         return cast(O, Heading(float(seen), 0.0, 0.0) if observes(search) is Heading else Slope(float(seen)))
 
-    driver = Driver(search) if memory is _START else Driver(search, memory=memory)
+    driver = Driver(search, memory=memory)
     origin = Origin(see(0.0), norm)
     if not (origin.at_zero.finite and 0.0 <= norm < math.inf):
         Pending(search, origin, driver.memory)  # raises: a function has no next mini-batch to wait for

@@ -148,7 +148,7 @@ class Stop(Enum):
     BELIEVED_UPHILL = "the slope at the start is believed to be uphill after all: a small step was taken"
     NON_FINITE = "the search ended at a point that is not finite: nothing was changed"
     UPHILL = "the direction does not point downhill: nothing was changed"
-    NON_FINITE_ORIGIN = "what was seen at the start is not finite: nothing was changed"
+    NON_FINITE_ORIGIN = "the observation at the start is not finite: nothing was changed"
     SLOPE_VANISHED = "the slope at the origin vanished, altogether or beside its noise: nothing was changed"
     SURROGATE_LOST = "rounding left nothing of the surrogate: nothing was changed"
     NOT_YET = "no search has ended yet"
@@ -302,7 +302,9 @@ class Pending(Generic[O, M]):
     def tell(self, seen: O) -> None:
         """Pass the observation at `.step` to the search."""
         if self.outcome is not None:
-            raise RuntimeError(f"the search has ended ({self.outcome.stop}): it cannot be told more; start a new one")
+            raise RuntimeError(
+                f"the search has ended ({self.outcome.stop}): it takes no more observations; start a new one"
+            )
         self._check(seen, "seen", self._kind)
         self.transcript.append((self._step, seen))
         self._advance(seen)
@@ -311,7 +313,7 @@ class Pending(Generic[O, M]):
     def record(self) -> Record[O, M]:
         """The finished search as a `Record`."""
         if self.outcome is None:
-            raise RuntimeError(f"the search has not ended: it waits to be told what was seen at step {self._step!r}")
+            raise RuntimeError(f"the search has not ended: it waits for the observation at step {self._step!r}")
         return Record(self.search, self.origin, self.memory, self.outcome, self.transcript)
 
     @classmethod
@@ -340,7 +342,7 @@ class Pending(Generic[O, M]):
     def _check(self, seen: O, name: str, kind: type[Slope]) -> None:
         if not isinstance(seen, kind):
             raise TypeError(
-                f"{name} must be a {kind.__name__} (that is what {type(self.search).__name__} looks at), got {seen!r}"
+                f"{name} must be a {kind.__name__} ({type(self.search).__name__} observes it), got {seen!r}"
             )
 
     def _advance(self, seen: O) -> None:

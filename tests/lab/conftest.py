@@ -69,19 +69,15 @@ class FaultyServer:
                 handler.send_error(416)
                 return
             handler.send_response(206)
-            said = 0 if fault == "other range" else start
-            handler.send_header("Content-Range", f"bytes {said}-{len(content) - 1}/{len(content)}")
+            handler.send_header("Content-Range", f"bytes {start}-{len(content) - 1}/{len(content)}")
         else:
             handler.send_response(200)
         body = content[start:]
         if fault != "no length":
             handler.send_header("Content-Length", str(len(body)))
         handler.end_headers()
-        if fault in ("cut", "stall"):
+        if fault == "cut":
             handler.wfile.write(body[: len(body) // 2])
-            handler.wfile.flush()
-            if fault == "stall":
-                self.released.wait(30)
             return
         if fault == "hold":
             self.released.wait(30)

@@ -167,7 +167,7 @@ def test_the_scale_finds_its_size_without_a_word():
 
 def test_a_start_that_is_never_finite_is_told():
     scaled, scaler = training(), GradScaler("cpu")
-    with pytest.warns(RuntimeWarning, match="what was seen at the start is not finite"):
+    with pytest.warns(RuntimeWarning, match="the observation at the start is not finite"):
         overflowing(scaled, scaler, 17)
 
 

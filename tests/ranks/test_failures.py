@@ -163,7 +163,7 @@ def diagonal_prls(rank, size):
 
 def test_what_variances_cannot_be_found_from_is_refused(two):
     for answer in two.run(sharded_prls, "fsdp"):
-        assert "params must be whole in each process for a search that looks at variances" in answer
+        assert "params must be whole in each process for a search that observes variances" in answer
     for answer in two.run(diagonal_prls):
         assert "diagonal must be False in several processes" in answer
         assert "got True and 2 processes" in answer

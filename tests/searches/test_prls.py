@@ -180,7 +180,7 @@ def test_a_memory_is_a_pair(memory):
     with pytest.raises(ValueError) as caught:
         begin(memory=memory)
     assert str(caught.value) == (
-        f"memory must be a PrlsMemory(guess, mean) (it is what the search before handed on), got {memory!r}"
+        f"memory must be a PrlsMemory(guess, mean) (the previous search returned it), got {memory!r}"
     )
 
 
@@ -415,7 +415,7 @@ def refused(name, rule, reason, *values):
         *refused(
             "max_probes",
             "a whole number from 1 to 100",
-            "a search must look at one step, and each may double the longest",
+            "a search needs at least one probe, and each may double the longest step",
             0,
             101,
             7.0,

@@ -112,7 +112,7 @@ BAD = [
                 search,
                 "max_probes",
                 "a whole number of at least 1, or None",
-                "a search must look at one step",
+                "a search needs at least one probe",
                 0,
                 -1,
                 2.5,

@@ -129,7 +129,7 @@ def test_a_non_finite_first_gradient_changes_nothing_and_tells():
         problem.optimizer.zero_grad()
         (problem.loss() * float("nan")).backward()
 
-    with pytest.warns(RuntimeWarning, match="what was seen at the start is not finite"):
+    with pytest.warns(RuntimeWarning, match="the observation at the start is not finite"):
         problem.optimizer.step(broken)
     assert equal(before, problem.parameters())
     assert problem.optimizer.last.stop is Stop.NON_FINITE_ORIGIN

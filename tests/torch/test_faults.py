@@ -355,7 +355,7 @@ def test_loading_into_an_optimizer_in_use_forgets_its_statistics():
     assert int(problem.model[1].num_batches_tracked) <= tracked + 1
 
 
-@pytest.mark.filterwarnings("ignore:gradline. what was seen at the start is not finite:RuntimeWarning")
+@pytest.mark.filterwarnings("ignore:gradline. the observation at the start is not finite:RuntimeWarning")
 def test_a_copy_made_after_a_first_evaluation_that_failed_saves_no_line_of_before():
     """Parameters were frozen, the next gradient was NaN, and then the optimizer was copied."""
     problem = problem_with(GolsI())

@@ -185,7 +185,7 @@ def test_the_arguments_of_a_run_are_checked():
         find_lr(problem.model, loss, iter([1, 2]))
     with pytest.raises(ValueError, match=r"batches must have at least one batch .*got none"):
         find_lr(problem.model, loss, [])
-    with pytest.raises(ValueError, match=r"search must look at slopes or values .*got Prls"):
+    with pytest.raises(ValueError, match=r"search must observe slopes or values .*got Prls"):
         find_lr(problem.model, loss, search=Prls())
 
 

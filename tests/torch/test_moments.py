@@ -8,7 +8,7 @@ import torch
 from torch import nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from gradline.torch.moments import Evaluated, forward_slopes, gradient_variances, mean_and_variance
+from gradline.torch.moments import Evaluated, mean_and_variance
 from gradline.torch.moments.statistics import plain_mean_and_variance
 
 BATCH = 7
@@ -315,29 +315,6 @@ def test_the_moments_that_a_search_is_told(model):
         exact = (slopes - slopes.mean()).square().sum() / (size * (size - 1))
         independent = sum((v * d * d).sum() for v, d in zip(variances, case.directions, strict=True))
         assert seen.slope_var == pytest.approx(float(independent if diagonal else exact), rel=1e-9)
-
-
-@pytest.mark.parametrize("model", ["mlp", "convolutions", "layer norm", "attention"])
-def test_forward_mode_and_vectorised_gradients_of_a_function(model):
-    case = Case(model)
-    names = [name for name, _ in case.model.named_parameters()]
-    named = dict(zip(names, case.parameters, strict=True))
-    _, slopes, variances = case.reference()
-
-    def function(parameters, x, y):
-        with sdpa_kernel(SDPBackend.MATH):
-            return case.loss(torch.func.functional_call(case.model, parameters, (x,)), y)
-
-    directions = dict(zip(names, case.directions, strict=True))
-    losses, found = forward_slopes(lambda p: function(p, case.x, case.y), named, directions)
-    close(losses.detach(), case.losses().detach())
-    close(found.detach(), slopes)
-    for chunk in (None, 2, 1):
-        spread = gradient_variances(
-            lambda p, x, y: function(p, x[None], y[None])[0], named, case.x, case.y, chunk=chunk
-        )
-        for name, expected in zip(names, variances, strict=True):
-            close(spread[name], expected)
 
 
 def test_mean_and_variance_are_centred():

@@ -134,7 +134,7 @@ def test_batch_norm_is_refused_unless_it_is_allowed():
 def test_losses_that_are_not_finite_at_the_start(value):
     problem = prls()
     parameters = problem.parameters()
-    with pytest.warns(RuntimeWarning, match="what was seen at the start is not finite"):
+    with pytest.warns(RuntimeWarning, match="the observation at the start is not finite"):
         problem.optimizer.step(lambda: problem.losses() * value)
     assert problem.optimizer.last.stop is Stop.NON_FINITE_ORIGIN
     assert equal(problem.parameters(), parameters)
@@ -145,7 +145,7 @@ def test_losses_that_are_not_finite_at_the_start(value):
 def test_losses_whose_variance_overflows_at_the_start():
     problem = prls()
     parameters = problem.parameters()
-    with pytest.warns(RuntimeWarning, match="what was seen at the start is not finite"):
+    with pytest.warns(RuntimeWarning, match="the observation at the start is not finite"):
         problem.optimizer.step(lambda: problem.losses() * 1e200)
     assert equal(problem.parameters(), parameters)
 

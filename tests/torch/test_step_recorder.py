@@ -81,7 +81,9 @@ def test_searches_that_found_no_step_are_counted_only():
         warnings.simplefilter("ignore", RuntimeWarning)
         problem.optimizer.step(broken)
     assert (steps.steps, steps.searches) == ([], 1)
-    with pytest.raises(RuntimeError, match=r"no step was recorded.*the last of 1 searches: what was seen at the start"):
+    with pytest.raises(
+        RuntimeError, match=r"no step was recorded.*the last of 1 searches: the observation at the start"
+    ):
         steps.fixed()
     problem.optimizer.step(problem.full)
     assert steps.steps == [problem.optimizer.last.step]

@@ -41,6 +41,7 @@ from gradline.landscape.results import Curves, Line, Plane, Surfaces
 
 try:
     from gradline.landscape.directions import Direction, Weight, random_directions, weight
+    from gradline.landscape.projections import Projections, projections
     from gradline.landscape.views import line, optima, plane
 except ModuleNotFoundError as error:
     if error.name != "torch":
@@ -55,12 +56,14 @@ __all__ = [
     "Line",
     "Optima",
     "Plane",
+    "Projections",
     "Spread",
     "Surfaces",
     "Weight",
     "line",
     "optima",
     "plane",
+    "projections",
     "random_directions",
     "weight",
 ]

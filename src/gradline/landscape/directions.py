@@ -67,6 +67,13 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     return [_split(column, parameters) for column in perpendicular.T]
 
 
+def random_unit(place: Point, generator: torch.Generator) -> list[Tensor]:
+    """Return a random direction of length 1, uniform over all directions."""
+    total = sum(parameter.numel() for parameter in place.parameters)
+    vector = torch.randn(total, generator=generator, dtype=torch.float64)
+    return _split(vector / vector.norm(), place.parameters)
+
+
 def resolve(direction: Any, place: Point, name: str = "direction") -> list[Tensor]:
     """Return a direction as one tensor for each parameter, of its shape, dtype and device."""
     parts = _parts(direction, place, name)

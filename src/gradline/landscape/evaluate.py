@@ -18,7 +18,7 @@ from gradline.landscape.point import Point
 from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.moments.independence import mixing
+from gradline.torch.moments.independence import find_batch_norm
 
 Losses = Callable[..., Tensor]
 
@@ -151,7 +151,7 @@ class BySample:
                 f"loss must always return one loss for each sample (it did at first), got shape {tuple(losses.shape)} "
                 f"for {length(batch)} samples"
             )
-        if mixing(losses) is not None:
+        if find_batch_norm(losses) is not None:
             raise ValueError(
                 "loss must return one number, the mean, where BatchNorm is training (each sample's loss then depends "
                 "on the others of its mini-batch), got per-sample losses; or put the model in eval mode"

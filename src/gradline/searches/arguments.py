@@ -44,7 +44,7 @@ def require_budget(max_probes: int | None) -> None:
         max_probes is None or (type(max_probes) is int and max_probes >= 1),
         "max_probes",
         "a whole number of at least 1, or None",
-        "a search must look at one step",
+        "a search needs at least one probe",
         max_probes,
     )
 

@@ -52,12 +52,12 @@ class GolsBack:
             self.strict,
             self.max_probes or math.inf,
         )
-        rung = yield from ladder.stand(ladder.top, 0.0)
+        rung = yield from ladder.first(ladder.top, 0.0)
         if rung.slope < 0.0:
             return rung.outcome(None, None)
         bound = self.overshoot * abs(origin.at_zero.slope)
         if rung.slope <= bound:
             return rung._replace(stop=Stop.SLOPE_BOUND).outcome(None, None)
-        # `descend` accepts slopes below its level; slopes equal to the bound must be accepted too.
-        rung = yield from ladder.descend(rung, math.nextafter(bound, math.inf), Stop.SLOPE_BOUND)
+        # `shrink` accepts slopes below its level; slopes equal to the bound must be accepted too.
+        rung = yield from ladder.shrink(rung, math.nextafter(bound, math.inf), Stop.SLOPE_BOUND)
         return rung.outcome(None, None)

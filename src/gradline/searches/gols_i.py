@@ -40,7 +40,8 @@ class GolsI:
       If the slope at the smallest step is non-finite, the search ends with `Stop.NON_FINITE`, at the origin.
 
     Args:
-        growth: η, the factor between two probes.
+        growth: η, the factor between two probes. The paper's convergence proof (Theorem 2) asks for a factor below 2,
+            and its programs and experiments use 2, the default here.
         overshoot: c2, bound of the slope at which the first probe is accepted, as a fraction of |F'(0)|.
         step_min: α_min, the smallest step.
         step_max: the upper bound of the steps (1/‖d‖ if that is smaller).
@@ -80,10 +81,10 @@ class GolsI:
         """Run one search; `memory` is the previous step."""
         top = largest_step(origin.norm, self.step_max)
         ladder = Ladder(self.growth, self.step_min, top, self.strict, self.max_probes or math.inf)
-        rung = yield from ladder.stand(require_guess(memory), 0.0)
+        rung = yield from ladder.first(require_guess(memory), 0.0)
         if 0.0 < rung.slope < self.overshoot * abs(origin.at_zero.slope):
             return Outcome(rung.step, rung.probe, Stop.ACCEPTED_AT_ONCE, rung.step)
-        grown = yield from ladder.climb(rung, 0.0, Stop.SIGN_CHANGE)
+        grown = yield from ladder.grow(rung, 0.0, Stop.SIGN_CHANGE)
         if grown is rung or grown.slope == math.inf:
-            grown = yield from ladder.descend(grown, 0.0, Stop.SIGN_CHANGE)
+            grown = yield from ladder.shrink(grown, 0.0, Stop.SIGN_CHANGE)
         return grown.outcome(grown.step, memory)

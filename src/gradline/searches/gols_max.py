@@ -54,7 +54,7 @@ class GolsMax:
             self.strict,
             self.max_probes or math.inf,
         )
-        rung = yield from ladder.stand(require_guess(memory), bound)
-        rung = yield from ladder.climb(rung, bound, Stop.SLOPE_BOUND)
-        rung = yield from ladder.descend(rung, bound, Stop.SLOPE_BOUND)
+        rung = yield from ladder.first(require_guess(memory), bound)
+        rung = yield from ladder.grow(rung, bound, Stop.SLOPE_BOUND)
+        rung = yield from ladder.shrink(rung, bound, Stop.SLOPE_BOUND)
         return rung.outcome(rung.step, memory)

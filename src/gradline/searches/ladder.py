@@ -58,13 +58,13 @@ class Ladder:
     strict: bool
     max_probes: float
 
-    def stand(self, step: float, level: float) -> Generator[float, Slope, Rung]:
+    def first(self, step: float, level: float) -> Generator[float, Slope, Rung]:
         """Make the first probe, at the step clipped to `top` and then to `bottom`."""
         step = max(min(step, self.top), self.bottom)
         slope = slope_of((yield step))
         return Rung(step, slope, 0, Stop.STEP_MAX if slope < level else Stop.STEP_MIN)
 
-    def climb(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
+    def grow(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
         """Grow the step until the slope reaches `level` (stop reason `met`) or the step reaches `top`."""
         step, slope, probe, _ = rung
         if not (slope < level and step < self.top):
@@ -81,7 +81,7 @@ class Ladder:
                 return Rung(step, slope, probe, Stop.STEP_MAX)
         return Rung(step, slope, probe, Stop.BUDGET)
 
-    def descend(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
+    def shrink(self, rung: Rung, level: float, met: Stop) -> Generator[float, Slope, Rung]:
         """Shrink the step until the slope is below `level` (stop reason `met`) or the step reaches `bottom`."""
         step, slope, probe, _ = rung
         if not (slope >= level and step > self.bottom):

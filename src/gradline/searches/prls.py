@@ -78,12 +78,12 @@ class Prls:
         growth: the factor from the accepted step to the first step of the next search.
         offset: τ, distance from the start of the surrogate's process to the origin, in units of α_0.
         max_probes: end after this many probes.
-        inertia: how much of the running mean of steps a new step leaves.
-        outlier: a guess so many times above or below the running mean is replaced by it.
-        closer: after a point where nothing finite was seen the next is at most this part of the way there.
-        small: the small step where the start is believed uphill, as a part of the smallest step probed.
-        flat_slope: below it, and `flat_covariance`, the surrogate counts as flat.
-        flat_covariance: see `flat_slope`.
+        inertia: weight of the running mean of steps when it is updated by a new step.
+        outlier: a first step that differs from the running mean by more than this factor is replaced by it.
+        closer: fraction of the distance to a non-finite probe at which the next probe is made.
+        small: the step taken if the start is probably uphill, as a fraction of the smallest step probed.
+        flat_slope: bound of the expected slope below which the surrogate counts as flat.
+        flat_covariance: bound of the covariance of value and slope below which the surrogate counts as flat.
     """
 
     observes: ClassVar[type[Moments]] = Moments
@@ -138,7 +138,7 @@ class Prls:
             type(self.max_probes) is int and 1 <= self.max_probes <= 100,
             "max_probes",
             "a whole number from 1 to 100",
-            "a search must look at one step, and each may double the longest",
+            "a search needs at least one probe, and each may double the longest step",
             self.max_probes,
         )
 
@@ -345,7 +345,7 @@ def _require_step(name: str, value: float, reason: str) -> None:
 
 def _checked(memory: PrlsMemory) -> PrlsMemory:
     pair = isinstance(memory, tuple) and len(memory) == 2
-    require(pair, "memory", "a PrlsMemory(guess, mean)", "it is what the search before handed on", memory)
+    require(pair, "memory", "a PrlsMemory(guess, mean)", "the previous search returned it", memory)
     _require_step("memory.guess", memory[0], "it is the first step probed")
     _require_step("memory.mean", memory[1], "it is the mean of the steps before")
     return memory if type(memory) is PrlsMemory else PrlsMemory(*memory)

@@ -17,7 +17,18 @@ from typing import NamedTuple
 
 from gradline.searches.arguments import require
 from gradline.searches.normal import cdf, density, rectangle
-from gradline.searches.wiener import Future, Past, Seen, ahead, back, begin, end, foresee, join, see
+from gradline.searches.wiener import (
+    Future,
+    Past,
+    Seen,
+    first_past,
+    last_future,
+    predict,
+    predict_backward,
+    smooth,
+    update,
+    update_backward,
+)
 
 _NOTHING = 1e60
 """Upper bound of variances: such an observation has no effect, and the square does not overflow."""
@@ -162,8 +173,8 @@ class Surrogate:
         origin = (0.0, value, slope, self._value_var, self._slope_var)
         self._points = [0.0]
         self._seen: list[Seen] = [origin]
-        self._pasts: list[Past] = [begin(offset, origin)]  # including the observation at the point itself
-        self._futures: list[Future] = [end(origin)]  # likewise; the origin's is never used
+        self._pasts: list[Past] = [first_past(offset, origin)]  # including the observation at the point itself
+        self._futures: list[Future] = [last_future(origin)]  # likewise; the origin's is never used
         self._beliefs: list[Belief | None] = [None]
 
     @property
@@ -184,13 +195,13 @@ class Surrogate:
         past = pasts[where - 1]
         del pasts[where:]
         for seen in observations[where:]:
-            past = see(ahead(past, seen[0]), seen)
+            past = update(predict(past, seen[0]), seen)
             pasts.append(past)
-        future = end(observations[-1]) if where == len(points) - 1 else futures[where]
+        future = last_future(observations[-1]) if where == len(points) - 1 else futures[where]
         futures.insert(where, future)
         for index in range(min(where, len(points) - 2), 0, -1):
             seen = observations[index]
-            futures[index] = future = foresee(back(future, seen[0]), seen)
+            futures[index] = future = update_backward(predict_backward(future, seen[0]), seen)
         self._beliefs = [None] * len(points)
 
     def at(self, point: float) -> Belief:
@@ -200,10 +211,10 @@ class Surrogate:
             return self.at_seen(where)
         if not 0.0 < point < math.inf:
             raise ValueError(f"point must be finite and not before the origin (nothing is known there), got {point!r}")
-        past = ahead(self._pasts[where - 1], point)
+        past = predict(self._pasts[where - 1], point)
         if where == len(self._points):
             return _alone(past)
-        return Belief(point, *join(past, back(self._futures[where], point)))
+        return Belief(point, *smooth(past, predict_backward(self._futures[where], point)))
 
     def at_seen(self, index: int) -> Belief:
         """Return the posterior at `points[index]`."""
@@ -213,7 +224,7 @@ class Surrogate:
             if index == len(self._points) - 1:
                 belief = _alone(past)
             else:
-                belief = Belief(past[0], *join(past, back(self._futures[index + 1], past[0])))
+                belief = Belief(past[0], *smooth(past, predict_backward(self._futures[index + 1], past[0])))
             self._beliefs[index] = belief
         return belief
 

@@ -35,13 +35,13 @@ Joint: TypeAlias = tuple[float, float, float, float, float, float, float, float,
 """Mean of f and f', their V_tt, V_tt', V_t't', and V_0t, V_0t', V_0't, V_0't'."""
 
 
-def begin(offset: float, seen: Seen) -> Past:
+def first_past(offset: float, seen: Seen) -> Past:
     """Return the past at 0 with the observation there; the process started at -offset with f = f' = 0."""
     p11, p12 = offset**3 / 3.0, offset**2 / 2.0
-    return see((0.0, 0.0, 0.0, p11, p12, offset, offset**4 / 12.0, p11, p12, p12, offset), seen)
+    return update((0.0, 0.0, 0.0, p11, p12, offset, offset**4 / 12.0, p11, p12, p12, offset), seen)
 
 
-def ahead(past: Past, t: float) -> Past:
+def predict(past: Past, t: float) -> Past:
     """Propagate the past to a later t, without an observation there."""
     at, m, d, p11, p12, p22, det, x11, x12, x21, x22 = past
     h = t - at
@@ -62,7 +62,7 @@ def ahead(past: Past, t: float) -> Past:
     )
 
 
-def see(past: Past, seen: Seen) -> Past:
+def update(past: Past, seen: Seen) -> Past:
     """Update the past with an observation at its t."""
     t, m, d, p11, p12, p22, det, x11, x12, x21, x22 = past
     _, value, slope, r1, r2 = seen
@@ -88,13 +88,13 @@ def see(past: Past, seen: Seen) -> Past:
     )
 
 
-def end(seen: Seen) -> Future:
+def last_future(seen: Seen) -> Future:
     """Return the future at the last point, which is the observation there."""
     t, value, slope, r1, r2 = seen
     return (t, value, slope, r1, 0.0, r2, r1 * r2)
 
 
-def back(future: Future, t: float) -> Future:
+def predict_backward(future: Future, t: float) -> Future:
     """Propagate the future to an earlier t."""
     at, u, v, u11, u12, u22, det = future
     h = at - t
@@ -111,7 +111,7 @@ def back(future: Future, t: float) -> Future:
     )
 
 
-def foresee(future: Future, seen: Seen) -> Future:
+def update_backward(future: Future, seen: Seen) -> Future:
     """Update the future with an observation at its t."""
     t, u, v, u11, u12, u22, det = future
     _, value, slope, r1, r2 = seen
@@ -131,7 +131,7 @@ def foresee(future: Future, seen: Seen) -> Future:
     )
 
 
-def join(past: Past, future: Future) -> Joint:
+def smooth(past: Past, future: Future) -> Joint:
     """Return the posterior at one t from its past and its future."""
     _, m, d, p11, p12, p22, p_det, x11, x12, x21, x22 = past
     _, u, v, u11, u12, u22, u_det = future

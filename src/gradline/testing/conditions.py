@@ -15,12 +15,12 @@ def check_sign_change(record: Record[Any, Any]) -> None:
     """
     probe = record.outcome.probe
     if not probe:
-        raise AssertionError(f"a sign change needs two probes, but probe {probe} was accepted of {_told(record)}")
+        raise AssertionError(f"a sign change needs two probes, but probe {probe} was accepted of {_described(record)}")
     (low, below), (high, above) = sorted(record.transcript[probe - 1 : probe + 1], key=lambda pair: pair[0])
     if not (below.slope < 0.0 and (above.slope >= 0.0 or not above.finite)):
         raise AssertionError(
             f"the slope must change from - to + between steps {low!r} and {high!r}, "
-            f"but it is {below.slope!r} and {above.slope!r} in {_told(record)}"
+            f"but it is {below.slope!r} and {above.slope!r} in {_described(record)}"
         )
 
 
@@ -31,7 +31,7 @@ def check_decrease(record: Record[Any, Any], decrease: float) -> None:
     if not seen.value <= bound:
         raise AssertionError(
             f"the value must decrease to {bound!r} = {zero.value!r} + {decrease!r}·{record.step!r}·{zero.slope!r}, "
-            f"but it is {seen.value!r} in {_told(record)}"
+            f"but it is {seen.value!r} in {_described(record)}"
         )
 
 
@@ -53,17 +53,17 @@ def check_strong_wolfe(record: Record[Any, Any], decrease: float, curvature: flo
     if not abs(slope) <= bound:
         raise AssertionError(
             f"the slope must be within ±{bound!r}, {curvature!r} of the first one, "
-            f"but it is {slope!r} at step {record.step!r} in {_told(record)}"
+            f"but it is {slope!r} at step {record.step!r} in {_described(record)}"
         )
 
 
 def _accepted(record: Record[Any, Any]) -> Value:
     probe = record.outcome.probe
     if probe is None:
-        raise AssertionError(f"a probe must have been accepted, but none was in {_told(record)}")
+        raise AssertionError(f"a probe must have been accepted, but none was in {_described(record)}")
     seen: Value = record.transcript[probe][1]
     return seen
 
 
-def _told(record: Record[Any, Any]) -> str:
+def _described(record: Record[Any, Any]) -> str:
     return f"a search from {record.origin} that ended as {record.outcome} after {record.transcript}"

@@ -66,7 +66,7 @@ def check_line_search(search: Search[Any, Any], *, functions: Sequence[Function]
         for _ in range(3):
             record = trial.run(memory)
             trial.check_pure(record, memory, other)
-            trial.check_looks(record, memory)
+            trial.check_declared(record, memory)
             trial.check_replay(record, memory)
             trial.check_memory(record.outcome.memory)
             memory = record.outcome.memory
@@ -82,14 +82,14 @@ class _Trial:
     function: Function
     max_probes: int
 
-    def fail(self, broken: str, told: Sequence[tuple[float, Slope]] = ()) -> NoReturn:
+    def fail(self, broken: str, transcript: Sequence[tuple[float, Slope]] = ()) -> NoReturn:
         """Raise an `AssertionError` with the violated rule, the function and the last probes."""
-        last = "".join(f"\n  step {step!r}: {seen}" for step, seen in told[-6:])
-        probes = f" After {len(told)} probes, the last of them:{last}" if told else ""
+        last = "".join(f"\n  step {step!r}: {seen}" for step, seen in transcript[-6:])
+        probes = f" After {len(transcript)} probes, the last of them:{last}" if transcript else ""
         raise AssertionError(f"{broken}. This is {self.search!r} on the function '{self.function}'.{probes}")
 
     @contextmanager
-    def catching(self, told: Sequence[tuple[float, Slope]] = ()) -> Iterator[None]:
+    def catching(self, transcript: Sequence[tuple[float, Slope]] = ()) -> Iterator[None]:
         """Turn exceptions of the search or of `Pending` into failures."""
         try:
             yield
@@ -98,18 +98,18 @@ class _Trial:
         except AttributeError as error:
             if isinstance(error.obj, Slope):
                 self.fail(
-                    f"a search must declare what it looks at (`observes = Value` or `Moments`), but where it declares "
+                    f"a search must declare what it observes (`observes = Value` or `Moments`), but where it declares "
                     f"{type(error.obj).__name__} it reads .{error.name}",
-                    told,
+                    transcript,
                 )
-            self.fail(f"a search must not raise, but it raised {error!r}", told)
+            self.fail(f"a search must not raise, but it raised {error!r}", transcript)
         except Exception as error:
             frame = error.__traceback__
             while frame is not None and frame.tb_next is not None:
                 frame = frame.tb_next
             if frame is not None and frame.tb_frame.f_globals.get("__name__") == "gradline.protocol":
-                self.fail(str(error), told)
-            self.fail(f"a search must not raise, but it raised {error!r}", told)
+                self.fail(str(error), transcript)
+            self.fail(f"a search must not raise, but it raised {error!r}", transcript)
 
     def start(self) -> Any:
         """Return the first memory; fail if two calls differ."""
@@ -132,10 +132,10 @@ class _Trial:
             if declared not in (Slope, Value, Moments, Heading):
                 self.fail(f"{name} must be Slope, Value, Moments or Heading, got {declared!r}")
         phi = self.function.phi()
-        zero = _shown(phi(0.0), at_zero)
+        zero = _as(phi(0.0), at_zero)
         with self.catching():
             pending = Pending(self.search, Origin(zero, self.function.norm), memory)
-            return pending, lambda step: _shown(phi(step), at_probes)
+            return pending, lambda step: _as(phi(step), at_probes)
         raise AssertionError  # unreachable: `catching` has raised
 
     def run(self, memory: Any, kind: type[Slope] | None = None) -> Record[Any, Any]:
@@ -143,12 +143,12 @@ class _Trial:
         pending, see = self.begin(memory, kind)
         wanted: list[set[int]] = []
         while pending.outcome is None:
-            told = pending.transcript
-            if len(told) >= self.max_probes:
-                self.fail(f"a search must end, but it asks for more than {self.max_probes} probes", told)
-            with self.catching(told):
+            transcript = pending.transcript
+            if len(transcript) >= self.max_probes:
+                self.fail(f"a search must end, but it asks for more than {self.max_probes} probes", transcript)
+            with self.catching(transcript):
                 pending.tell(see(pending.step))
-                wanted.append(set(candidates(self.search, list(told))))
+                wanted.append(set(candidates(self.search, list(transcript))))
         outcome = pending.outcome
         if type(outcome.step) not in (float, int):
             self.fail(f"the step of an outcome must be a plain float, got {outcome}", pending.transcript)
@@ -177,17 +177,15 @@ class _Trial:
         first = self.search.start()
         if _nesting(memory) != _nesting(first):
             self.fail(
-                f"memory must be nested as start() is (it is brought back by that pattern), "
-                f"but start() gives {first!r} and the search handed on {memory!r}"
+                f"memory must be nested as start() is (it is restored by that pattern), "
+                f"but start() gives {first!r} and the search returned {memory!r}"
             )
 
-    def check_looks(self, record: Record[Any, Any], memory: Any) -> None:
+    def check_declared(self, record: Record[Any, Any], memory: Any) -> None:
         """Check that richer observations than declared, if all finite, do not change the steps."""
         shown = self.run(memory, Moments)
         if all(seen.finite for _, seen in shown.transcript):
-            self._same(
-                record, shown, "a search must look only at what it declares, but it behaves otherwise if told more"
-            )
+            self._same(record, shown, "a search must use only what it declares, but it takes other steps if given more")
 
     def check_pure(self, record: Record[Any, Any], memory: Any, other: _Trial) -> None:
         """Check that a repeated search takes equal steps: alone, beside another search, and after it."""
@@ -201,7 +199,7 @@ class _Trial:
                     with trial.catching(pending.transcript):
                         pending.tell(see(pending.step))
         for trial, expected, pending, _ in both:
-            broken = "a search must be pure, but with another one under way it asked for other steps"
+            broken = "a search must be pure, but with another one in progress it asked for other steps"
             if pending.outcome is None:
                 trial.fail(broken, pending.transcript)
             trial._same(expected, pending.record, broken)
@@ -212,20 +210,20 @@ class _Trial:
 
     def check_replay(self, record: Record[Any, Any], memory: Any) -> None:
         """Check that a search replayed or unpickled at several probes continues with equal steps."""
-        told = record.transcript
-        for cut in sorted({0, 1, 2, 3, len(told) // 2, len(told) - 1, len(told)}):
-            if not 0 <= cut <= len(told):
+        transcript = record.transcript
+        for cut in sorted({0, 1, 2, 3, len(transcript) // 2, len(transcript) - 1, len(transcript)}):
+            if not 0 <= cut <= len(transcript):
                 continue
-            with self.catching(told):
-                replayed = Pending.replay(self.search, record.origin, memory, told[:cut])
+            with self.catching(transcript):
+                replayed = Pending.replay(self.search, record.origin, memory, transcript[:cut])
             unpickled = pickle.loads(self.pickled(replayed))
             for pending, how in ((replayed, "replayed"), (unpickled, "pickled and unpickled")):
-                for _, seen in told[cut:]:
+                for _, seen in transcript[cut:]:
                     if pending.outcome is not None:
                         break
                     with self.catching(pending.transcript):
                         pending.tell(seen)
-                broken = f"a search must go on as before, but {how} after {cut} probes it asked for other steps"
+                broken = f"a search must continue as before, but {how} after {cut} probes it asked for other steps"
                 if pending.outcome is None:
                     self.fail(broken, pending.transcript)
                 self._same(record, pending.record, broken)
@@ -249,7 +247,7 @@ class _Trial:
             self.fail(f"{broken}: it ended as {other.outcome} in place of {record.outcome}", record.transcript)
 
 
-def _shown(seen: Moments, kind: type[Slope]) -> Slope:
+def _as(seen: Moments, kind: type[Slope]) -> Slope:
     if kind is Heading:  # on a line the displacement is along the line
         return Heading(seen.slope, seen.slope, abs(seen.slope))
     return kind(*(getattr(seen, field.name) for field in fields(kind)))

@@ -63,7 +63,7 @@ class PerSample:
         sharded = [parameter for parameter in self.parameters() if is_sharded(parameter)]
         if sharded:
             raise TypeError(
-                f"params must be whole in each process for a search that looks at variances (slopes of samples are "
+                f"params must be whole in each process for a search that observes variances (slopes of samples are "
                 f"found from whole parameters), got a sharded one of shape {tuple(sharded[0].shape)}; use GOLSI there"
             )
         if self.diagonal and ranks.size > 1:

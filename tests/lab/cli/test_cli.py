@@ -246,7 +246,8 @@ def test_bars():
     assert "█" not in bar(0.0, 0.0)
 
 
-def test_data_status_and_fetch(tmp_path, capsys):
+def test_data_status_and_fetch(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("GRADLINE_DATA", str(tmp_path))  # --data sets it, and it is to be as before afterwards
     output = CliRunner().invoke(app, ["data", "--data", str(tmp_path)], catch_exceptions=False).output
     assert output.count("missing") >= 5
     assert "comes with scikit-learn" in output
@@ -314,7 +315,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     )
     done = gradline(*arguments)
     assert done.returncode == 0, done.stderr
-    assert "taking up 4 runs" in done.stderr
+    assert "resuming 4 runs" in done.stderr
     assert "4 runs made" in done.stderr
 
 

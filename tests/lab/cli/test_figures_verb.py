@@ -3,7 +3,7 @@
 import pytest
 
 from gradline.lab.cli import main
-from gradline.lab.cli.figures import find, title
+from gradline.lab.cli.figures import find
 from gradline.lab.figures import FIGURES
 
 
@@ -23,8 +23,8 @@ def test_names_as_people_give_them(text, name):
 
 
 def test_titles():
-    assert title("figure_8") == "figure 8"
-    assert title("study_direction_vs_step") == "direction-vs-step"
+    assert FIGURES["figure_8"].label == "figure 8"
+    assert FIGURES["study_direction_vs_step"].label == "direction-vs-step"
 
 
 def test_files_are_written_and_named(store, tmp_path, capsys):

@@ -24,13 +24,13 @@ def made(tmp_path_factory):
 def test_the_estimate_counts_the_runs_of_the_chosen_ones(capsys):
     assert verb("check", "train", *SMALL, *SIZES, "--no-measure") == 0
     shown = capsys.readouterr().out
-    assert "adamw-tuned (the best of 5), on seed 1000" in " ".join(shown.split())
-    assert "11 runs of 8 evaluations" in shown
+    assert "adamw-tuned (the best of 6), on seed 1000" in " ".join(shown.split())
+    assert "12 runs of 8 evaluations" in shown
 
 
 def test_it_goes_on_where_it_was(made, capsys):
     assert verb("run", "train", *SMALL, *SIZES, "--out", made, "--backend", "inline") == 0
-    assert "All 11 runs are in" in capsys.readouterr().err
+    assert "All 12 runs are in" in capsys.readouterr().err
 
 
 def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys):
@@ -40,8 +40,16 @@ def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys):
     assert "diabetes-mlp/16, 8" in shown.out
     assert "adamw-tuned" in shown.out
     assert "losses over those of the best tuned method" in shown.out
-    assert "train.json.gz: 11 runs" in shown.err
+    assert "train.json.gz: 12 runs" in shown.err
     assert verb("results", file) == 0
     assert capsys.readouterr().out == shown.out
     assert verb("figures", file, "--out", tmp_path) == 0
     assert (tmp_path / "train_quality.png").stat().st_size > 1000
+
+
+def test_it_is_on_the_page_of_a_report(made, tmp_path):
+    assert verb("report", made, "--out", tmp_path / "a.html", "--no-illustrations") == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert '<h2 id="training">' in page
+    assert "12 runs of the study" in page
+    assert '<th scope="row">adam-0.001</th>' in page.split('aria-label="Methods against tuning"')[1]

@@ -11,7 +11,8 @@ from matplotlib.figure import Figure
 from matplotlib.text import Text
 
 from gradline.lab import figures
-from gradline.lab.figures import FIGURES, figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_7, style
+from gradline.lab.figures import FIGURES, figure_1, figure_2, figure_3, figure_4, figure_5, figure_6, figure_7
+from gradline.plot.inks import DARK, LIGHT, stroke
 from gradline.protocol import Stop
 
 SMALL = {
@@ -49,11 +50,11 @@ def test_every_figure_is_found_in_the_order_of_the_paper():
 @pytest.mark.parametrize("name", SMALL)
 def test_every_figure_says_what_there_is_to_see(name):
     figure = FIGURES[name]
-    assert figure.TITLE
-    assert not figure.TITLE.endswith(".")
-    assert figure.CAPTION.endswith(".")
-    assert figure.CAPTION.count(". ") + 1 == 2  # two sentences
-    assert figure.NEEDS == ()
+    assert figure.title
+    assert not figure.title.endswith(".")
+    assert figure.caption.endswith(".")
+    assert figure.caption.count(". ") + 1 == 2  # two sentences
+    assert figure.needs == ()
     for option in inspect.signature(figure.data).parameters.values():
         assert option.kind is option.KEYWORD_ONLY
         assert option.default is not option.empty
@@ -70,7 +71,7 @@ def test_every_figure_draws_without_a_warning(name, small):
     assert dict(matplotlib.rcParams) == before
     for axis in figure.axes:
         if axis.get_label() == "<colorbar>":
-            assert axis.get_ylabel()
+            assert axis.get_ylabel() or axis.get_xlabel()
         elif axis.get_subplotspec().is_last_row():
             assert axis.get_xlabel()
         if axis.get_label() != "<colorbar>" and axis.get_subplotspec().is_first_col():
@@ -120,9 +121,27 @@ def test_a_figure_that_cannot_be_saved_leaves_nothing(small, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_lines_differ_by_more_than_colour():
-    assert len({str(stroke.linestyle) for stroke in style.LINES}) == len(style.LINES)
-    assert len({stroke.marker for stroke in style.LINES}) == len(style.LINES)
+def test_strokes_differ_by_more_than_colour():
+    for inks in (LIGHT, DARK):
+        first = [stroke(number, inks) for number in range(6)]
+        for field in ("color", "linestyle", "marker"):
+            assert len({str(getattr(one, field)) for one in first}) == 6
+        assert len({str(stroke(number, inks)) for number in range(24)}) == 24
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_every_figure_can_be_drawn_for_a_dark_page(name, small):
+    figure = rendered(FIGURES[name].draw(small[name], DARK))
+    assert matplotlib.colors.to_hex(figure.get_facecolor()) == DARK.page
+    for axis in figure.axes:
+        assert matplotlib.colors.to_hex(axis.xaxis.label.get_color()) == DARK.text
+
+
+def test_figure_2_has_a_colour_scale_for_each_panel(small):
+    figure = figure_2.draw(small["figure_2"])
+    bars = [axis for axis in figure.axes if axis.get_label() == "<colorbar>"]
+    assert len(bars) == 3
+    assert len({axis.get_xlim() for axis in bars}) == 3
 
 
 # ---- their numbers
@@ -169,7 +188,11 @@ def test_figure_3_jumps_between_the_four_and_changes_sign_in_the_ball_only(small
     low, high = data.ball
     assert low == data.optima.min() < data.optimum < data.optima.max() == high
     spacing = data.steps[1]
-    assert ((data.sign_changes >= low) & (data.sign_changes <= high + spacing)).all()
+    assert ((data.sign_changes >= low) & (data.sign_changes <= high)).all()
+    for change in data.sign_changes:  # between a step downhill and the next one, uphill
+        after = np.searchsorted(data.steps, change)
+        assert data.dynamic_slopes[after - 1] <= 0.0 < data.dynamic_slopes[after]
+        assert data.steps[after] - change <= spacing
     assert data.sign_changes.size > 1
     assert data.minima.min() < 0.1 * data.steps[-1] < 0.9 * data.steps[-1] < data.minima.max()
 

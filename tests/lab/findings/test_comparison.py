@@ -12,7 +12,7 @@ from lab.compare_cases import record
 from gradline.lab import studies
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
 from gradline.lab.figures.compare_lines import apart
-from gradline.lab.figures.line_styles import looks
+from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import FLOOR, compare, decades, own
 from gradline.lab.findings.measures import tabulate
 from gradline.lab.jobs.result import Status
@@ -138,7 +138,7 @@ def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
 
 def test_methods_of_gradline_stand_out_and_no_two_look_alike():
     names = [*own(), "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
-    found = looks(names)
+    found = styles(names)
     assert min(found[name].width for name in own()) > max(look.width for look in found.values() if not look.own)
     assert len({look.stroke for look in found.values()}) == len(names)
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from gradline.lab.findings.query import loaded, summary, summary_row
+from gradline.lab.findings.query import stored, summary, summary_row
 from gradline.lab.jobs.result import COLUMNS, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import METHODS
@@ -62,6 +62,6 @@ def test_what_was_never_reached_is_missing_and_not_a_float(store):
 
 
 def test_runs_are_loaded_one_by_one(store):
-    seen = [(configuration["key"], len(columns["step"])) for configuration, columns in loaded(store)]
+    seen = [(result.run.key, len(result)) for result in stored(store)]
     assert len(seen) == len(summary(store))
     assert all(rows > 1 for _, rows in seen)

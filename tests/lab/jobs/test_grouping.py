@@ -5,8 +5,7 @@ from lab.helping import small
 
 from gradline.lab import studies
 from gradline.lab.engines import group_key
-from gradline.lab.jobs.cost import cost, row_bytes
-from gradline.lab.jobs.grouping import FEWEST_ROWS, MOST_BYTES, MOST_ROWS, groups, makespan
+from gradline.lab.jobs.grouping import FEWEST_ROWS, MOST_BYTES, MOST_ROWS, cost, groups, makespan, row_bytes
 from gradline.lab.problems import PROBLEMS
 from gradline.lab.studies import plan
 

@@ -44,7 +44,7 @@ def test_a_killed_study_ends_as_if_it_had_not_been(tmp_path, number):
             heard.append(text)
 
     run_study(study, tmp_path / "killed", backend="inline", observer=Listener())
-    assert any("taking up" in text for text in heard)
+    assert any("resuming" in text for text in heard)
     run_study(study, tmp_path / "alone", backend="inline")
     killed, alone = Store(tmp_path / "killed"), Store(tmp_path / "alone")
     assert killed.keys() == alone.keys() == sorted(run.key for run in plan(study))

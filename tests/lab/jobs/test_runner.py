@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 import time
-import zipfile
 from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 
@@ -92,7 +91,7 @@ def test_a_study_goes_on_from_checkpoints(tmp_path):
     checkpoints.write(checkpoints.of(runs), state)
     listener = Listener()
     run(study, tmp_path, observer=listener)
-    assert any("taking up 3 runs" in text for text in listener.messages)
+    assert any("resuming 3 runs" in text for text in listener.messages)
     store = Store(tmp_path)
     assert {store.load(run.key).columns["slope"][0] for run in runs} == {123.0}
     assert not (tmp_path / "checkpoints").exists()
@@ -108,7 +107,7 @@ def test_a_checkpoint_of_finished_and_unfinished_runs_is_taken_up(tmp_path):
     Store(tmp_path).save(fake_engine.result_of(runs[1]))
     listener = Listener()
     assert run(study, tmp_path, observer=listener).made == 2
-    assert any("taking up 2 runs" in text for text in listener.messages)
+    assert any("resuming 2 runs" in text for text in listener.messages)
     assert_complete(tmp_path, study)
 
 
@@ -154,7 +153,7 @@ def test_nothing_that_a_checkpoint_names_is_imported(tmp_path, named, monkeypatc
     assert "trap_of_checkpoint" not in sys.modules
 
 
-@pytest.mark.parametrize("harm", ["torn", "version", "others", "state", "compressed"])
+@pytest.mark.parametrize("harm", ["torn", "version", "others", "state"])
 def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkeypatch):
     study = small(seeds=3)
     runs = plan(study)
@@ -168,20 +167,13 @@ def test_a_stale_checkpoint_is_passed_over_with_a_message(tmp_path, harm, monkey
     monkeypatch.undo()
     if harm == "torn":
         checkpoint.path.write_bytes(checkpoint.path.read_bytes()[:-40])
-    if harm == "compressed":
-        with zipfile.ZipFile(checkpoint.path) as archive:
-            members = {name: archive.read(name) for name in archive.namelist()}
-        with zipfile.ZipFile(checkpoint.path, "w", zipfile.ZIP_DEFLATED) as archive:
-            for name, content in members.items():
-                archive.writestr(name, content)
     listener = Listener()
     run(study, tmp_path, observer=listener)
     expected = {
-        "torn": "torn",
+        "torn": "damaged",
         "version": "gradline 0.0.1",
         "others": "holds other runs",
         "state": "'rows'",
-        "compressed": "runs.json is compressed",
     }[harm]
     assert any(expected in text and "start anew" in text for text in listener.messages), listener.messages
     if harm == "others":
@@ -267,7 +259,7 @@ def test_kill_9_at_random_moments_then_resume_equals_uninterrupted(tmp_path, bac
     program = python(PROGRAM, tmp_path, backend)
     out, err = program.communicate()
     assert program.returncode == 0, err
-    assert "taking up" in out or "made 0" in out or "waiting" in out
+    assert "resuming" in out or "made 0" in out or "waiting" in out
     assert_complete(tmp_path, study)
 
 
@@ -284,7 +276,7 @@ def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, 
     assert not list((tmp_path / "runners").glob("*")) if (tmp_path / "runners").exists() else True
     listener = Listener()
     run(small(seeds=4, budget=60), tmp_path, observer=listener)
-    assert any("taking up" in text for text in listener.messages)
+    assert any("resuming" in text for text in listener.messages)
     assert_complete(tmp_path, small(seeds=4, budget=60))
 
 
@@ -311,7 +303,7 @@ def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path, hold):
     first.communicate()
     out, err = second.communicate(timeout=240)
     assert second.returncode == 0, err
-    assert "taking up 4 runs" in out
+    assert "resuming 4 runs" in out
     assert_complete(tmp_path, small(seeds=4, budget=60))
 
 
@@ -383,7 +375,7 @@ def test_workers_that_are_silent_for_long_are_told_of(tmp_path, monkeypatch):
     listener = Telling()
     assert run(small(seeds=2), tmp_path, observer=listener).made == 2
     assert listener.messages == [
-        "nothing has come from workers for minutes: are there any left? The study waits for them"
+        "workers have reported nothing for minutes: are there any left? The study waits for them"
     ]
 
 

@@ -1,4 +1,4 @@
-"""The store: what goes in comes out, and nothing that is torn or foreign is believed."""
+"""The store: what goes in comes out, and no damaged or foreign file is used."""
 
 import dataclasses
 import os
@@ -77,7 +77,7 @@ def test_a_torn_file_counts_as_missing_and_is_made_again(store, runs, part):
     path.write_bytes(content[: part if isinstance(part, int) else int(part * len(content))])
     with pytest.warns(StoreWarning, match="counts as missing"):
         assert store.missing(runs) == [runs[0]]
-    with pytest.raises(KeyError, match="cannot be believed"):
+    with pytest.raises(KeyError, match="cannot be used"):
         store.load(runs[0].key)
     store.save(result_of(runs[0]))
     assert_same_tables(store.load(runs[0].key).columns, result_of(runs[0]).columns)
@@ -89,7 +89,7 @@ def test_a_flipped_bit_is_seen(store, runs):
     content = bytearray(path.read_bytes())
     content[len(content) // 4] ^= 1
     path.write_bytes(content)
-    with pytest.raises(KeyError, match="cannot be believed"):
+    with pytest.raises(KeyError, match="cannot be used"):
         store.load(runs[0].key)
     with pytest.warns(StoreWarning, match="counts as missing"):
         assert set(gradline.lab.results(store.directory)["key"]) == {run.key for run in runs[1:]}
@@ -107,7 +107,7 @@ def test_a_flipped_bit_in_the_metadata_counts_as_missing_with_the_file_named(sto
     assert len(again.keys()) == len(runs) - 1
     assert len(gradline.lab.summary(store.directory, report=said.append)) == len(runs) - 1
     assert len(said) == 2
-    assert all(text.startswith(f"{path} is not a result that can be believed") for text in said)
+    assert all(text.startswith(f"{path} is not a usable result") for text in said)
 
 
 @pytest.mark.parametrize("bad", ["[" * 100_000, "[]", "null", '{"method": {"search": 3}}'])
@@ -128,7 +128,7 @@ def test_columns_of_another_type_count_as_missing(store, runs):
         assert store.missing(runs) == [runs[0]]
 
 
-def test_a_foreign_file_is_not_believed(store, runs):
+def test_a_foreign_file_is_not_used(store, runs):
     pq.write_table(pa.table({"step": [1.0]}), store.path(runs[0].key))
     store.path(runs[1].key).replace(store.path(runs[2].key))  # a whole file under another run's name
     with pytest.warns(StoreWarning) as seen:
@@ -269,7 +269,7 @@ def test_results_of_another_version_are_read_and_told_once(tmp_path, monkeypatch
     assert store.missing(runs) == []
     assert store.keys() == sorted(run.key for run in runs)
     assert len(told) == 1
-    assert "results that were made by gradline 0.0.9; this is" in told[0]
+    assert "results of gradline 0.0.9; this is" in told[0]
 
 
 def test_a_store_of_an_older_format_is_refused_with_its_version(tmp_path):

@@ -12,7 +12,7 @@ from lab import small_store
 
 from gradline.lab import run_study
 from gradline.lab.engines import engine
-from gradline.lab.jobs.partial import FOLLOWED, Following, grown, read, write
+from gradline.lab.jobs.partial import PARTIAL_COLUMNS, Following, measurements, read, write
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS
@@ -33,7 +33,7 @@ def run(seed=0, budget=100, **others):
 def growth(until, value=1.0, every=10):
     """A run that has measured this value every ten evaluations."""
     at = np.arange(0.0, until + 1.0, every)
-    return {name: at if name == "evaluations" else np.full(len(at), float(value)) for name in FOLLOWED}
+    return {name: at if name == "evaluations" else np.full(len(at), float(value)) for name in PARTIAL_COLUMNS}
 
 
 def events(folder):
@@ -56,8 +56,8 @@ def follow(board, grown_runs, finished=()):
 def test_medians_by_hand():
     table = medians([(run(0), growth(20, 1.0)), (run(1), growth(40, 3.0)), (run(2), growth(40, 5.0))])
     np.testing.assert_array_equal(table[0], [0, 10, 20, 30, 40])
-    np.testing.assert_array_equal(table[FOLLOWED.index("train_loss")], [3, 3, 3, 4, 4])
-    assert medians([(run(), growth(-1))]).shape == (len(FOLLOWED), 0)
+    np.testing.assert_array_equal(table[PARTIAL_COLUMNS.index("train_loss")], [3, 3, 3, 4, 4])
+    assert medians([(run(), growth(-1))]).shape == (len(PARTIAL_COLUMNS), 0)
 
 
 def test_a_curve_is_thinned():
@@ -144,28 +144,28 @@ def test_engines_tell_how_far_runs_are():
     running = engine(some, data.load("bcwd"))
     while running.evaluations < 800:  # points to measure wait for each other
         running.advance()
-    early = running.growing()
+    early = running.partial_results()
     assert set(early) == {one.key for one in some}
     while running.active:
         running.advance()
     for result in running.finished():
-        whole, part = grown(result.columns), early[result.run.key]
+        whole, part = measurements(result.columns), early[result.run.key]
         length = len(part["evaluations"])
         assert 1 <= length < len(whole["evaluations"])
-        for name in FOLLOWED:
+        for name in PARTIAL_COLUMNS:
             np.testing.assert_array_equal(part[name], whole[name][:length], err_msg=name)
 
 
 def test_what_is_laid_down_is_read_again(tmp_path):
     laid = {"a": growth(20), "b/ü": growth(-1)}
-    write(tmp_path / "x.growth.npz", laid)
-    again = read(tmp_path / "x.growth.npz")
+    write(tmp_path / "x.partial.npz", laid)
+    again = read(tmp_path / "x.partial.npz")
     assert list(again) == ["a", "b/ü"]
     for key in laid:
-        for name in FOLLOWED:
+        for name in PARTIAL_COLUMNS:
             np.testing.assert_array_equal(again[key][name], laid[key][name])
-    (tmp_path / "torn.growth.npz").write_bytes((tmp_path / "x.growth.npz").read_bytes()[:100])
-    assert read(tmp_path / "torn.growth.npz") == {} == read(tmp_path / "none.growth.npz")
+    (tmp_path / "torn.partial.npz").write_bytes((tmp_path / "x.partial.npz").read_bytes()[:100])
+    assert read(tmp_path / "torn.partial.npz") == {} == read(tmp_path / "none.partial.npz")
 
 
 def test_a_study_writes_them(tmp_path):
@@ -198,8 +198,8 @@ def test_a_follower_that_fails_does_not_stop_a_study(tmp_path):
 
     said = []
     following = Following(Full(), [run()], Store(tmp_path), tmp_path, said.append)
-    following.look(set(), now=True)
-    following.look(set(), now=True)
+    following.update(set(), now=True)
+    following.update(set(), now=True)
     following.close()
     assert said == ["the live view ends here ([Errno 28] No space left on device); the study goes on"]
 

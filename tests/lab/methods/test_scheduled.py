@@ -55,7 +55,7 @@ def test_without_a_budget_the_rate_is_constant():
 
 
 def test_the_groups_hold_every_rate_with_every_schedule():
-    assert len(GROUPS["adamw-tuned"]) == len(ADAM_RATES) * len(SCHEDULES) == 15
+    assert len(GROUPS["adamw-tuned"]) == len(ADAM_RATES) * len(SCHEDULES) == 18
     assert len(GROUPS["momentum-tuned"]) == len(SGD_RATES) * len(SCHEDULES)
     assert set(GROUPS["adamw-cosine"]) < set(GROUPS["adamw-tuned"])
     for grid in (ADAM_RATES, SGD_RATES):

@@ -2,8 +2,9 @@
 
 import gzip
 import hashlib
+import os
+import pickle
 import shutil
-import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from sklearn.datasets import load_iris
 
 from gradline.lab.problems import data
-from gradline.lab.problems.data import mnist
+from gradline.lab.problems.data import cifar10
 from gradline.lab.problems.data.scaling import BLOCK, ZScore
 
 
@@ -240,44 +241,29 @@ def test_status_of_an_empty_folder(tmp_path):
     assert not (tmp_path / "none").exists()
 
 
-# IDX files
+# Pickles
 
 
-def idx(shape, content, kind=8):
-    return bytes([0, 0, kind, len(shape)]) + struct.pack(f">{len(shape)}I", *shape) + content
+class Evil:
+    def __reduce__(self):
+        return os.system, ("touch pwned",)
 
 
-def test_images_and_labels_are_read():
-    pixels = bytes(range(256)) * 7
-    images, labels = mnist.samples_of(idx((2, 28, 28), pixels[: 2 * 784]), idx((2,), b"\x03\x09"), "training")
-    assert images.tobytes() == pixels[: 2 * 784]
-    assert images.shape == (2, 784)
-    assert labels.tolist() == [3, 9]
+@pytest.mark.parametrize("protocol", range(6))
+def test_a_pickle_that_asks_for_anything_but_arrays_is_refused(protocol, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(data.DataError, match=r"its pickle asks for (posix|nt)\.system"):
+        cifar10._Unpickler(pickle.dumps(Evil(), protocol)).load()
+    assert not list(tmp_path.iterdir())
 
 
-GOOD_IMAGES, GOOD_LABELS = idx((2, 28, 28), bytes(2 * 784)), idx((2,), b"\0\1")
-
-
-@pytest.mark.parametrize(
-    ("images", "labels", "message"),
-    [
-        (b"", GOOD_LABELS, "the test images end within the header, after 0 bytes"),
-        (GOOD_IMAGES[:10], GOOD_LABELS, "the test images end within the header"),
-        (GOOD_IMAGES[:-1], GOOD_LABELS, "the test images must have 1,568 bytes of data, got 1,567"),
-        (GOOD_IMAGES + b"\0", GOOD_LABELS, "got 1,569"),
-        (GOOD_IMAGES, GOOD_LABELS[:-1], "the test labels must have 2 bytes of data, got 1"),
-        (idx((2, 28, 28), bytes(2 * 784), kind=0x0D), GOOD_LABELS, "but begin with 00 00 0d 03"),
-        (GOOD_LABELS + bytes(100), GOOD_LABELS, "IDX file of bytes in 3 dimensions"),
-        (b"\x1f\x8b\x08\x00" + bytes(100), GOOD_LABELS, "but begin with 1f 8b 08 00"),
-        (idx((2, 14, 56), bytes(2 * 784)), GOOD_LABELS, "must be of 28 × 28 pixels"),
-        (idx((2**32 - 1,) * 3, b""), GOOD_LABELS, "must have 79,228,"),
-        (GOOD_IMAGES, idx((3,), b"\0\1\2"), "must have a label each, got 2 and 3"),
-        (GOOD_IMAGES, idx((2,), b"\0\x0a"), "must be digits, got 10"),
-    ],
-)
-def test_a_bad_idx_file_is_refused(images, labels, message):
-    with pytest.raises(data.DataError, match=message):
-        mnist.samples_of(images, labels, "test")
+def test_no_pickle_is_read_whose_bytes_are_not_the_published_ones(tmp_path):
+    for file in cifar10.DOWNLOADS[0].unpacked:
+        path = file.under(tmp_path)
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(pickle.dumps({b"data": []}))
+    with pytest.raises(data.DataError, match="is damaged"):
+        cifar10.read(tmp_path)
 
 
 # The real files
@@ -353,7 +339,7 @@ def test_gradline_does_not_import_the_study():
 def test_the_data_need_no_torch_and_nothing_else_before_it_is_used():
     run(
         "import sys\n"
-        "for name in ('torch', 'sklearn', 'tqdm', 'filelock', 'platformdirs'): sys.modules[name] = None\n"
+        "for name in ('torch', 'sklearn', 'tqdm', 'filelock', 'platformdirs', 'pooch'): sys.modules[name] = None\n"
         "import gradline.lab.problems.data"
     )
 

@@ -1,11 +1,11 @@
 """Downloads: over bad lines, from bad mirrors, by several processes at once."""
 
 import errno
-import gzip
 import hashlib
 import io
 import os
 import random
+import shutil
 import socket
 import subprocess
 import sys
@@ -15,15 +15,23 @@ import numpy as np
 import pytest
 
 from gradline.lab.problems import data
-from gradline.lab.problems.data import http, mnist, store
+from gradline.lab.problems.data import downloads
 from gradline.lab.problems.data.files import part_of
 
+pooch = pytest.importorskip("pooch")
 CONTENT = random.Random(0).randbytes(200_000)
-AT_ONCE = data.Patience(rounds=3, pause=0.0, timeout=10.0)
 
 
 def file_of(path, content):
-    return data.File(path, len(content), hashlib.sha256(content).hexdigest(), hashlib.md5(content).hexdigest())
+    return data.File(path, len(content), hashlib.sha256(content).hexdigest())
+
+
+@pytest.fixture(autouse=True)
+def pauses(monkeypatch):
+    """Pauses between attempts, which tests do not wait for."""
+    slept = []
+    monkeypatch.setattr(pooch.core.time, "sleep", slept.append)
+    return slept
 
 
 @pytest.fixture
@@ -33,130 +41,92 @@ def wanted(server):
     return data.Download(file_of("folder/file.bin", CONTENT), (server.url("/a/file.bin"), server.url("/b/file.bin")))
 
 
-def get(wanted, directory, patience=AT_ONCE):
-    http.download(wanted, directory, progress=False, patience=patience)
+@pytest.fixture
+def part(wanted, tmp_path):
+    """Where an unfinished download is kept."""
+    path = part_of(wanted.file.under(tmp_path))
+    path.parent.mkdir()
+    return path
+
+
+def get(wanted, directory):
+    downloads._download(wanted, directory, progress=False)
     target = wanted.file.under(directory)
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == ["file.bin"]
 
 
-def test_a_file_arrives_whole_in_its_folder(server, wanted, tmp_path):
+def test_a_file_arrives_whole_in_its_folder(server, wanted, tmp_path, capfd):
     get(wanted, tmp_path)
     assert server.requests == [("/a/file.bin", None)]
+    assert capfd.readouterr() == ("", "")
 
 
-def test_a_cut_connection_is_continued_where_it_was_cut(server, wanted, tmp_path):
-    server.faults = {"/a/file.bin": ["cut"], "/b/file.bin": ["cut"]}
+def test_a_cut_connection_is_continued_where_it_was_cut(server, wanted, tmp_path, pauses):
+    server.faults = {"/a/file.bin": ["cut", 503, "cut"]}
     get(wanted, tmp_path)
-    assert server.requests == [
-        ("/a/file.bin", None),
-        ("/b/file.bin", "bytes=100000-"),
-        ("/a/file.bin", "bytes=150000-"),
-    ]
+    assert [path for path, _ in server.requests] == ["/a/file.bin"] * 3 + ["/b/file.bin"]
+    have = [int(asked.removeprefix("bytes=").removesuffix("-")) for _, asked in server.requests[1:]]
+    assert 0 < have[0] == have[1] < have[2] < len(CONTENT)
+    assert pauses == [1, 2]
 
 
-def test_a_long_file_that_comes_in_pieces_stays_with_its_mirror(server, tmp_path):
-    content = random.Random(1).randbytes(5_000_000)
-    server.files = {"/long": content, "/never": content}
-    server.faults = {"/long": ["cut", "cut"]}
-    wanted = data.Download(file_of("long", content), (server.url("/long"), server.url("/never")))
-    http.download(wanted, tmp_path, progress=False, patience=data.Patience(rounds=1))
-    assert (tmp_path / "long").read_bytes() == content
-    assert server.requests == [("/long", None), ("/long", "bytes=2500000-"), ("/long", "bytes=3750000-")]
-
-
-def test_a_silent_server_is_left_and_its_bytes_are_kept(server, wanted, tmp_path):
-    server.faults = {"/a/file.bin": ["stall"]}
-    get(wanted, tmp_path, data.Patience(rounds=1, pause=0.0, timeout=1.0))
-    assert server.requests == [("/a/file.bin", None), ("/b/file.bin", "bytes=100000-")]
-
-
-def test_what_a_killed_process_left_is_continued(server, wanted, tmp_path):
-    part = part_of(wanted.file.under(tmp_path))
-    part.parent.mkdir()
+def test_what_a_killed_process_left_is_continued(server, wanted, tmp_path, part):
     part.write_bytes(CONTENT[:12345])
     get(wanted, tmp_path)
     assert server.requests == [("/a/file.bin", "bytes=12345-")]
 
 
-def test_a_whole_part_needs_no_request(server, wanted, tmp_path):
-    part = part_of(wanted.file.under(tmp_path))
-    part.parent.mkdir()
+def test_a_whole_part_needs_no_request(server, wanted, tmp_path, part):
     part.write_bytes(CONTENT)
     get(wanted, tmp_path)
     assert server.requests == []
 
 
 @pytest.mark.parametrize("left", [b"x" * 12345, b"x" * len(CONTENT), b"x" * (len(CONTENT) + 1)])
-def test_a_part_of_something_else_does_not_spoil_the_file(server, wanted, tmp_path, left):
-    part = part_of(wanted.file.under(tmp_path))
-    part.parent.mkdir()
+def test_a_part_of_something_else_does_not_spoil_the_file(server, wanted, tmp_path, part, left):
     part.write_bytes(left)
     get(wanted, tmp_path)
     assert server.requests[-1] == ("/a/file.bin", None)
 
 
-def test_a_server_that_ignores_range_sends_all_of_it_again(server, wanted, tmp_path):
-    server.faults = {"/a/file.bin": ["cut", "no range"], "/b/file.bin": [404]}
+def test_an_answer_that_is_not_the_rest_begins_again(server, wanted, tmp_path):
+    server.faults = {"/a/file.bin": ["cut", "no range"]}
     get(wanted, tmp_path)
-    assert server.requests[-1] == ("/a/file.bin", "bytes=100000-")
+    assert server.requests[-1] == ("/a/file.bin", None)
 
 
 @pytest.mark.parametrize("fault", [404, 403, "other content", "other length", "no length"])
-def test_a_mirror_without_the_file_is_passed_over_and_not_asked_again(server, wanted, tmp_path, fault):
+def test_a_mirror_without_the_file_is_passed_over(server, wanted, tmp_path, fault):
     if fault == "no length":
         server.files["/a/file.bin"] = CONTENT[:-4] + b"else"  # too long as well, and no header says so
-    server.faults = {"/a/file.bin": [fault], "/b/file.bin": [503]}
+    server.faults = {"/a/file.bin": [fault] * 3}
     get(wanted, tmp_path)
-    assert server.requests == [("/a/file.bin", None), ("/b/file.bin", None), ("/b/file.bin", None)]
-
-
-def test_an_answer_with_another_part_of_the_file_is_refused(server, wanted, tmp_path):
-    server.faults = {"/a/file.bin": ["cut", "other range"], "/b/file.bin": [503, "cut"]}
-    get(wanted, tmp_path)
-    assert [path for path, _ in server.requests] == [f"/{m}/file.bin" for m in "ababb"]
-
-
-def test_a_rest_that_the_server_does_not_have_begins_again(server, wanted, tmp_path):
-    part = part_of(wanted.file.under(tmp_path))
-    part.parent.mkdir()
-    part.write_bytes(b"x" * 150_000)
-    server.files["/a/file.bin"] = CONTENT[:100]
-    get(wanted, tmp_path)
-    assert server.requests[:2] == [("/a/file.bin", "bytes=150000-"), ("/b/file.bin", None)]
+    assert server.requests[-1][0] == "/b/file.bin"
 
 
 def test_wrong_content_everywhere_is_refused_and_deleted(server, wanted, tmp_path):
-    server.faults = {"/a/file.bin": ["other content"], "/b/file.bin": ["other content"]}
-    with pytest.raises(data.DownloadError, match="what came is not the published file: its sha256 is") as caught:
+    server.faults = {path: ["other content"] * 3 for path in ("/a/file.bin", "/b/file.bin")}
+    with pytest.raises(data.DownloadError, match="does not match the known hash") as caught:
         get(wanted, tmp_path)
-    assert str(caught.value).count("\n") == 1  # a line for each mirror
+    assert all(url in str(caught.value) for url in wanted.urls)
     assert list((tmp_path / "folder").iterdir()) == []
-    assert len(server.requests) == 2
 
 
 def test_a_line_that_is_cut_for_good_leaves_what_came(server, wanted, tmp_path):
-    server.faults = {path: ["cut"] * 9 for path in ("/a/file.bin", "/b/file.bin")}
-    with pytest.raises(data.DownloadError, match="the answer ended after 196,875 of 200,000 bytes"):
+    server.faults = {path: ["cut"] * 3 for path in ("/a/file.bin", "/b/file.bin")}
+    with pytest.raises(data.DownloadError, match="IncompleteRead"):
         get(wanted, tmp_path)
-    assert part_of(wanted.file.under(tmp_path)).read_bytes() == CONTENT[:196_875]
-    assert len(server.requests) == 6
+    came = part_of(wanted.file.under(tmp_path)).read_bytes()
+    assert came
+    assert CONTENT.startswith(came)
 
 
-def test_the_pause_grows_from_round_to_round(server, wanted, tmp_path, monkeypatch):
-    slept = []
-    monkeypatch.setattr(http.time, "sleep", slept.append)
-    server.faults = {path: [503] * 9 for path in ("/a/file.bin", "/b/file.bin")}
-    with pytest.raises(data.DownloadError, match="HTTP 503"):
-        get(wanted, tmp_path, data.Patience(rounds=4, pause=0.5))
-    assert slept == [0.5, 1.0, 2.0]
-
-
-def test_a_full_disk_is_not_blamed_on_the_mirror(server, wanted, tmp_path, monkeypatch, source):
-    def full(stream):
+def test_a_full_disk_is_not_blamed_on_the_mirror(server, tmp_path, monkeypatch, source):
+    def full(*arguments):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(http.os, "fsync", full)
+    monkeypatch.setattr(shutil, "move", full)
     with pytest.raises(data.DataError, match=r"cannot be written there \(.*No space left on device\)"):
         data.fetch(source, tmp_path, progress=False)
     assert len(server.requests) == 1
@@ -164,8 +134,7 @@ def test_a_full_disk_is_not_blamed_on_the_mirror(server, wanted, tmp_path, monke
 
 def test_progress_is_shown_on_a_terminal(server, wanted, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    server.faults = {"/a/file.bin": ["cut"]}
-    http.download(wanted, tmp_path, progress=True, patience=AT_ONCE)
+    downloads._download(wanted, tmp_path, progress=True)
     assert "file.bin: 100%" in capsys.readouterr().err
 
 
@@ -257,7 +226,7 @@ def test_who_waits_is_told_so(source, tmp_path, capsys, monkeypatch):
         released.append(arguments)
         held.release()
 
-    monkeypatch.setattr(store, "print", release, raising=False)
+    monkeypatch.setattr(downloads, "print", release, raising=False)
     data.fetch(source, tmp_path)
     assert released == [("another process is fetching noise: waiting for it",)]
 
@@ -273,11 +242,11 @@ def test_offline_the_message_says_what_to_do(tmp_path, monkeypatch):
     )
     monkeypatch.setitem(data.SOURCES, "mnist", data.Source(print, offline))
     with pytest.raises(data.DownloadError) as caught:
-        data.fetch("mnist", tmp_path, patience=AT_ONCE)
+        data.fetch("mnist", tmp_path)
     said = str(caught.value)
     for wanted in offline:
         assert f"{wanted.file.path} ({wanted.file.size / 1e6:.1f} MB) from http://127.0.0.1:{port}/x" in said
-    assert f"http://127.0.0.1:{port}/x: [Errno" in said
+    assert f"http://127.0.0.1:{port}/x: HTTPConnectionPool" in said
     assert f"Put them into {tmp_path} under these names" in said
     assert "GRADLINE_DATA" in said
 
@@ -294,21 +263,11 @@ def test_a_folder_that_cannot_be_written_is_named(source, tmp_path):
 def tar_of(members, mode="w:gz"):
     packed = io.BytesIO()
     with tarfile.open(fileobj=packed, mode=mode) as tar:
-        for member in members:
-            if isinstance(member, tarfile.TarInfo):
-                tar.addfile(member)
-            else:
-                name, content = member
-                info = tarfile.TarInfo(name)
-                info.size = len(content)
-                tar.addfile(info, io.BytesIO(content))
+        for name, content in members:
+            info = tarfile.TarInfo(name)
+            info.size = len(content)
+            tar.addfile(info, io.BytesIO(content))
     return packed.getvalue()
-
-
-def link(name, target, kind=tarfile.SYMTYPE):
-    info = tarfile.TarInfo(name)
-    info.type, info.linkname = kind, target
-    return info
 
 
 @pytest.fixture
@@ -361,69 +320,15 @@ def test_an_archive_that_is_there_is_used_and_stays(server, archived, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("members", "message"),
-    [
-        ([("in/two", b"2" * 3000)], "lacks in/one"),
-        ([("in/one", b"1" * 1000), ("in/two", b"2" * 2999)], "in/two is no file of 3,000 bytes"),
-        ([("in/one", b"1" * 1000), ("in/two", b"3" * 3000)], "in/two: its sha256 is"),
-        ([link("in/one", "/etc/passwd")], "in/one is no file"),
-        ([link("in/one", "in/two", tarfile.LNKTYPE), ("in/two", b"2" * 3000)], "in/one is no file"),
-        ([link("in", ".."), ("in/two", b"2" * 3000)], "lacks in/one"),
-    ],
-)
-def test_an_archive_with_something_else_in_it_is_refused(archived, tmp_path, members, message):
-    archived(tar_of(members))
-    with pytest.raises(data.DataError, match=message):
-        data.fetch("packed", tmp_path, progress=False)
-    assert not (tmp_path / "in" / "one").is_symlink()
-    assert not list(tmp_path.rglob("*.part"))
-
-
-@pytest.mark.parametrize(
     "packed",
-    [b"not an archive" * 100, tar_of(GOOD)[:60], b"\x1f\x8b\x08" + bytes(100)],
-    ids=["text", "cut off", "damaged"],  # an archive's own bytes hold the time, and workers must agree on names
+    [b"not an archive" * 100, tar_of(GOOD)[:60], tar_of(GOOD[:2])],
+    ids=["text", "cut off", "a member is missing"],  # an archive's own bytes hold the time, and workers must agree
 )
-def test_what_is_no_archive_is_refused(archived, tmp_path, packed):
+def test_an_archive_that_cannot_be_unpacked_is_named(archived, tmp_path, packed):
     archived(packed)
-    with pytest.raises(data.DataError, match="cannot be read as a tar archive"):
+    with pytest.raises(data.DataError, match=r"packed.tar.gz cannot be unpacked"):
         data.fetch("packed", tmp_path, progress=False)
-
-
-def bombs():
-    """Archives with far more in them than they say, before what is wanted: a member, and a header that is kept."""
-    member = tarfile.TarInfo("zeros")
-    member.size = 10**9
-    header = tarfile.TarInfo("././@LongLink")
-    header.type, header.size = tarfile.GNUTYPE_LONGNAME, 10**9
-    for info in (member, header):
-        packed = io.BytesIO()
-        with gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=1) as zipped:
-            zipped.write(info.tobuf(tarfile.GNU_FORMAT))
-            for _ in range(160):
-                zipped.write(bytes(2**20))
-        yield packed.getvalue()
-
-
-@pytest.mark.parametrize("which", [0, 1], ids=["a member", "a header"])
-def test_an_archive_that_unpacks_to_far_more_is_left(archived, tmp_path, which, monkeypatch):
-    read = []
-    real = gzip.GzipFile.read
-    monkeypatch.setattr(gzip.GzipFile, "read", lambda self, size=-1: read.append(size) or real(self, size))
-    archived(list(bombs())[which])
-    with pytest.raises(data.DataError, match=r"what is in it must have at most 67,112,864 bytes when it is unpacked"):
-        data.fetch("packed", tmp_path, progress=False)
-    assert 0 <= min(read) <= max(read) <= 2**27
-
-
-def test_a_compressed_file_that_unpacks_to_far_more_is_refused(tmp_path):
-    packed = gzip.compress(bytes(5000))
-    wanted = data.Download(file_of("x.gz", packed), ("http://nowhere/x.gz",), (file_of("x", bytes(4999)),))
-    (tmp_path / "x.gz").write_bytes(packed)
-    with pytest.raises(data.DataError, match=r"x.gz cannot be unpacked: what is in it must have at most 4,999 bytes"):
-        mnist._content(wanted, tmp_path)
-    wanted = data.Download(file_of("x.gz", packed), ("http://nowhere/x.gz",), (file_of("x", bytes(5000)),))
-    assert mnist._content(wanted, tmp_path) == bytes(5000)
+    assert not list(tmp_path.rglob("*.part"))
 
 
 # Arguments
@@ -432,20 +337,15 @@ def test_a_compressed_file_that_unpacks_to_far_more_is_refused(tmp_path):
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: data.File("/etc/passwd", 1, md5="0" * 32), "path must lead into the data directory"),
-        (lambda: data.File("a/../../b", 1, md5="0" * 32), "path must lead into the data directory"),
-        (lambda: data.File("C:\\b", 1, md5="0" * 32), "path must lead into the data directory"),
-        (lambda: data.File("", 1, md5="0" * 32), "path must lead into the data directory"),
-        (lambda: data.File("a", 0, md5="0" * 32), "size must be at least 1 byte"),
-        (lambda: data.File("a", 1), "must have a sha256 or an md5"),
-        (lambda: data.File("a", 1, sha256="abc"), "sha256 must be 64 small hexadecimal digits"),
-        (lambda: data.File("a", 1, md5="G" * 32), "md5 must be 32 small hexadecimal digits"),
-        (lambda: data.Download(data.File("a", 1, md5="0" * 32), ()), "urls must be one or more"),
-        (lambda: data.Download(data.File("a", 1, md5="0" * 32), ("file:///etc/passwd",)), "urls must be one or more"),
-        (lambda: data.Download(data.File("a", 1, md5="0" * 32), ("http://a",), unpack=True), "unpacked must name"),
-        (lambda: data.Patience(rounds=0), "rounds must be at least 1"),
-        (lambda: data.Patience(pause=-1.0), "pause must be at least 0"),
-        (lambda: data.Patience(timeout=0.0), "timeout must be above 0"),
+        (lambda: data.File("/etc/passwd", 1, "0" * 64), "path must lead into the data directory"),
+        (lambda: data.File("a/../../b", 1, "0" * 64), "path must lead into the data directory"),
+        (lambda: data.File("C:\\b", 1, "0" * 64), "path must lead into the data directory"),
+        (lambda: data.File("", 1, "0" * 64), "path must lead into the data directory"),
+        (lambda: data.File("a", 1, "abc"), "sha256 must be 64 small hexadecimal digits"),
+        (lambda: data.File("a", 1, "G" * 64), "sha256 must be 64 small hexadecimal digits"),
+        (lambda: data.Download(data.File("a", 1, "0" * 64), ()), "urls must be one or more"),
+        (lambda: data.Download(data.File("a", 1, "0" * 64), ("file:///etc/passwd",)), "urls must be one or more"),
+        (lambda: data.Download(data.File("a", 1, "0" * 64), ("http://a",), unpack=True), "unpacked must name"),
     ],
 )
 def test_nonsense_is_refused(make, message):

@@ -8,14 +8,20 @@ import zipfile
 from dataclasses import replace
 from importlib.resources import files
 
+import pandas as pd
 import pytest
 from lab import small_store
 
-from gradline.lab import report, run_study, summary
+from gradline.lab import Store, report, run_study, summary
 from gradline.lab.cli import main
-from gradline.lab.figures import FIGURES
+from gradline.lab.engines.recorder import watch
+from gradline.lab.figures import FIGURES, labels
+from gradline.lab.findings.reading import pack_directory
 from gradline.lab.methods import METHODS, SearchMethod
 from gradline.lab.problems import PROBLEMS
+from gradline.lab.report.content import result_table
+from gradline.lab.report.overview import endings, overview
+from gradline.lab.report.searches import searches
 from gradline.lab.studies import Study
 
 
@@ -85,7 +91,7 @@ def test_nothing_is_fetched(reader):
 
 
 def test_every_figure_with_runs_is_there(reader):
-    shown = {name for name, figure in FIGURES.items() if figure.NEEDS}
+    shown = {name for name, figure in FIGURES.items() if figure.needs}
     assert shown <= set(reader.ids)
     assert "is left out" not in reader.text
 
@@ -93,6 +99,90 @@ def test_every_figure_with_runs_is_there(reader):
 def test_tables_have_the_medians(reader, store):
     rows = summary(store, problem="mnist-net1", method="gols-i", batch_size=10)
     assert f"{rows['probes_mean'].mean():.2f} (up to {rows['probes_max'].max()})" in reader.text
+
+
+def test_a_picture_comes_before_any_prose(page_file):
+    text = page_file.read_text(encoding="utf-8")
+    assert text.index('class="chart"') < text.index("<p>")
+    assert (
+        text.index('id="overview"') < text.index('id="claims"') < text.index('id="charts"') < text.index('id="results"')
+    )
+
+
+def test_the_best_of_each_row_is_marked(store):
+    table = summary(store, problem="bcwd-netpi", sampling="static", batch_size=10)
+    found = overview(table)
+    (losses,) = [measure for measure in found["measures"] if measure["name"] == "final_train_loss"]
+    medians = table.groupby("method", observed=True)["final_train_loss"].median()
+    (best,) = losses["best"][0]
+    assert found["methods"][best]["label"] == labels.method(medians.idxmin())
+    assert len(found["methods"]) == 4
+    for place, method in enumerate(found["methods"]):
+        name = next(name for name, label in labels.METHODS.items() if label == method["label"])
+        assert losses["cells"][0][place]["value"] == medians[name]
+    rows = result_table(table)["rows"]
+    column = result_table(table)["header"].index("Train loss")
+    assert [row[column].best for row in rows] == [row[column].value == medians.min() for row in rows]
+
+
+def test_equal_ones_are_all_best_and_one_alone_is_not():
+    rows = {"problem": "p", "batch_size": 1, "sampling": "dynamic", "direction_batch_size": None, "budget": 1}
+    rows |= {"repetition": False, "diagonal": True, "loss": "", "final_train_loss": [2.0, 2.0, 3.0], "seed": 0}
+    rows |= dict.fromkeys(("final_train_error", "final_test_error", "final_test_loss", "zero_error_at"), float("nan"))
+    frame = pd.DataFrame({**rows, "method": ["a", "b", "c"]})
+    (measure,) = overview(frame)["measures"]
+    assert measure["best"] == [[0, 1]]
+    (measure,) = overview(frame[:1])["measures"]
+    assert measure["best"] == [[]]
+
+
+def test_shares_of_endings_are_those_of_all_searches(store):
+    table = summary(store, problem="bcwd-netpi-10")
+    found = endings(table)
+    assert [row["label"] for row in found["rows"]] == [
+        "NetPI, ten hidden layers, B = 100, GOLS-I",
+        "NetPI, ten hidden layers, B = 100, PrLS",
+    ]
+    for row, method in zip(found["rows"], ("gols-i", "prls"), strict=True):
+        runs = table[table["method"] == method]
+        assert sum(row["shares"]) == pytest.approx(1.0, abs=1e-4)
+        assert row["searches"] == runs["iterations"].sum()
+        assert row["most_later"] == runs["probes_max_later"].max()
+    names = [stop["label"] for stop in found["stops"]]
+    changes = table[table["method"] == "gols-i"]["stop.SIGN_CHANGE"].sum()
+    assert found["rows"][0]["shares"][names.index("sign change")] == pytest.approx(
+        changes / found["rows"][0]["searches"], abs=1e-5
+    )
+
+
+def test_single_searches_are_those_of_the_run(store):
+    runs = [header.run for _, header in Store(store).headers() if header.run.problem.name == "bcwd-logr"]
+    found, left_out = searches(runs)
+    assert not left_out
+    one = next(one for one in found if (one["method"], one["batch"]) == ("PrLS", "B = 50"))
+    run = next(run for run in runs if (run.method.name, run.batch_size, run.seed) == ("prls", 50, 0))
+    for shown, record in zip(one["searches"], watch(run), strict=False):
+        assert [probe[0] for probe in shown["probes"]] == [0.0, *(step for step, _ in record.transcript)]
+        assert shown["accepted"] == (None if record.outcome.probe is None else record.outcome.probe + 1)
+        assert shown["stop"] == str(record.stop)
+
+
+def test_searches_that_cannot_be_made_here_are_left_out_with_the_reason(monkeypatch, store):
+    (run, *_) = [header.run for _, header in Store(store).headers() if header.run.method.name == "gols-i"]
+    lost = replace(run, problem=replace(PROBLEMS["mnist-net1"], name="lost"))
+    monkeypatch.setenv("GRADLINE_DATA", "/nowhere")
+    found, left_out = searches([lost, run])
+    assert len(found) == 1
+    assert left_out[0].startswith("searches of lost are not shown: ")
+
+
+def test_a_packed_file_has_a_page_too(store, tmp_path):
+    pack_directory(store, tmp_path / "runs.json.gz")
+    reader = Reader(
+        report.write(tmp_path / "runs.json.gz", tmp_path / "page.html", illustrations=False).read_text(encoding="utf-8")
+    )
+    assert {name for name, figure in FIGURES.items() if figure.needs} <= set(reader.ids)
+    assert "growth = 2.0, overshoot = 0.9" in reader.text
 
 
 def test_claims_and_versions_are_there(reader):
@@ -129,12 +219,15 @@ def test_a_study_of_ones_own_is_shown_and_nothing_of_it_is_markup(tmp_path):
 def test_illustrations_are_pictures_with_words(store, tmp_path, monkeypatch):
     from gradline.lab.report import page
 
-    results = {name: figure for name, figure in FIGURES.items() if figure.NEEDS}
+    results = {name: figure for name, figure in FIGURES.items() if figure.needs}
     monkeypatch.setattr(page, "FIGURES", {"figure_4": FIGURES["figure_4"], **results})
     reader = Reader(report.write(store, tmp_path / "page.html").read_text(encoding="utf-8"))
-    ((_, picture),) = [item for item in reader.tags if item[0] == "img"]
-    assert picture["src"].startswith("data:image/png;base64,")
-    assert picture["alt"] == FIGURES["figure_4"].CAPTION
+    pictures = [values for tag, values in reader.tags if tag == "img"]
+    assert [picture["class"] for picture in pictures] == ["light", "dark"]
+    assert len({picture["src"] for picture in pictures}) == 2
+    for picture in pictures:
+        assert picture["src"].startswith("data:image/png;base64,")
+        assert picture["alt"] == FIGURES["figure_4"].caption
 
 
 def test_a_directory_without_results_says_so(tmp_path, capsys):

@@ -28,7 +28,7 @@ COUNTS = {
     "direction-quality": 3 * 6 * 10,
     "prls-losses": 4 * 4 * 2 * 10,
     "compare": 30 * 31 * 5,
-    "train": 16 * 2 * 2 * (11 * 5 + 15 + 18 + 5),
+    "train": 16 * 2 * 2 * (11 * 5 + 18 + 18 + 6),
 }
 
 

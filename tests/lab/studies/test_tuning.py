@@ -104,8 +104,8 @@ def test_names_choose_among_candidates():
     assert [method.name for method in study.methods] == ["angle"]
     (tuned,) = study.tuned
     assert tuned.name == "adamw-tuned"
-    assert len(tuned.candidates) == 5
-    assert len(tuned.others) == 10
+    assert len(tuned.candidates) == 6
+    assert len(tuned.others) == 12
     assert {setting.budget for setting in study.settings} == {2000, 500}
     assert studies.load("train").tuned[0].others == ()
 

@@ -18,20 +18,23 @@ MARKS = {True: "yes", False: "no", None: "not run"}
 @click.command(
     short_help="Test the paper's claims on results.",
     epilog="\b\nExamples:\n"
+    "  gradline claims                                    claim 1, computed on the spot\n"
     "  gradline claims results/bcwd\n"
     "  gradline results results/bcwd --csv bcwd.csv && gradline claims bcwd.csv --markdown",
 )
-@click.argument("source", metavar="DIR", type=click.Path())
+@click.argument("source", metavar="[DIR]", type=click.Path(), required=False)
 @click.option("--markdown", is_flag=True, help="Print it as a Markdown table.")
-def claims(source: str, markdown: bool) -> None:
-    """Report for each claim of the paper whether the runs in DIR reproduce it, with the numbers.
+def claims(source: str | None, markdown: bool) -> None:
+    """Report for each claim of the paper whether the runs in DIR reproduce it, with the paper's figures and ours.
 
-    DIR is a directory of results, or a file that `gradline results --csv` wrote. A part of a claim for which DIR has no
-    runs is "not run".
+    DIR is a folder of results, or a file that `gradline results` wrote with --csv or --pack. A claim has parts; one
+    that no run can decide is "not run". Claim 1 is about one line through a loss: it needs no runs, and is computed
+    on the spot.
     """
+    from gradline.lab.findings.bounded import first_claim
     from gradline.lab.findings.claims import claims as held
 
-    verdicts = held(_summary(Path(source)))
+    verdicts = [first_claim(), *(held(_summary(Path(source))) if source else [])]
     if markdown:
         click.echo(_markdown(verdicts))
         return
@@ -41,8 +44,7 @@ def claims(source: str, markdown: bool) -> None:
     for verdict in verdicts:
         out.print(f"[bold]{verdict.number}. {verdict.claim}[/]: {verdict.verdict}")
         for part in verdict.parts:
-            out.print(f"   {MARKS[part.holds]:>7}  {part.statement}: [dim]{part.seen}[/]", highlight=False)
-        out.print(f"            [dim]{verdict.runs}[/]", highlight=False)
+            out.print(f"   {MARKS[part.holds]:>7}  {part.statement}: [dim]{part.evidence}[/]", highlight=False)
 
 
 def _summary(source: Path) -> pd.DataFrame:
@@ -50,13 +52,13 @@ def _summary(source: Path) -> pd.DataFrame:
 
     from gradline.lab import summary
 
-    if not source.is_file():
+    if source.suffix != ".csv":
         found = summary(source)
         if found.empty:
             raise click.ClickException(f"{source} has no results; `gradline run bcwd --out {source}` makes some")
         return found
     frame = pd.read_csv(source)
-    missing = {"problem", "method", "start_train_loss"} - set(frame)
+    missing = {"problem", "method", "start_train_loss", "step_early"} - set(frame)
     if missing:
         raise click.ClickException(
             f"{source} must be a file that `gradline results --csv` wrote, but it has no {sorted(missing)[0]}"
@@ -65,9 +67,10 @@ def _summary(source: Path) -> pd.DataFrame:
 
 
 def _markdown(verdicts: list[Verdict]) -> str:
-    lines = ["| | claim | verdict | what was seen |", "|---|---|---|---|"]
+    lines = ["| | claim | verdict | here | paper | runs |", "|---|---|---|---|---|---|"]
     for verdict in verdicts:
-        first = f"{verdict.number} | **{verdict.claim}** | **{verdict.verdict}** | {verdict.runs}"
-        lines.append(f"| {first} |")
-        lines += [f"| | {part.statement} | {MARKS[part.holds]} | {part.seen} |" for part in verdict.parts]
+        lines.append(f"| {verdict.number} | **{verdict.claim}** | **{verdict.verdict}** | | | |")
+        for part in verdict.parts:
+            runs = f"{part.runs} (few or short)" if part.short else part.runs
+            lines.append(f"| | {part.statement} | {MARKS[part.holds]} | {part.seen} | {part.paper} | {runs} |")
     return "\n".join(lines)

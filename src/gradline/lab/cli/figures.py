@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     epilog="\b\nExamples:\n"
     "  gradline figures results/bcwd --out figures\n"
     "  gradline figures results/bcwd --out figures --figure 8 --figure table-3\n"
+    "  gradline figures results/paper.json.gz --out figures\n"
     "  gradline figures --out figures                     the illustrations, 1 to 7\n\n"
     "In Python: FIGURES of gradline.lab.figures has each figure's data(...) and draw(...).",
 )
@@ -39,9 +40,9 @@ if TYPE_CHECKING:
 def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     """Draw the figures of the results in DIR into FOLDER, as PDF and PNG.
 
-    Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out. Of a
-    comparison (`gradline run compare`, `gradline run train`) three kinds are drawn; DIR may then be a file of
-    `gradline results --pack`.
+    Figures 1 to 7 are illustrations and computed on the spot. A figure whose runs are not in DIR is left out; one that
+    has a part of them says so. DIR may also be a file of `gradline results --pack`. Of a comparison
+    (`gradline run compare`, `gradline run train`) three kinds of figures are drawn.
     """
     from gradline.lab.cli.terminal import console
     from gradline.lab.figures import FIGURES, save
@@ -49,19 +50,19 @@ def figures(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 
     notes = console(stderr=True)
     names = [find(text, FIGURES) for text in wanted] or list(FIGURES)
-    packed = directory is not None and Path(directory).is_file()
-    runs = read(directory, notes) if directory is not None and not packed else []
+    runs = read(directory, notes) if directory is not None else []
     written: list[Path] = []
     if directory is not None and not wanted:
         written += compared(directory, folder, notes)
-    if packed:
-        names = []
+    if directory is not None and not (runs or written):
+        raise click.ClickException(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
     for name in dict.fromkeys(names):
         figure = FIGURES[name]
         try:
-            with notes.status(f"drawing {title(name)}"):
-                drawn = figure.draw(figure.data(runs) if figure.NEEDS else figure.data())
-                written += save(drawn, Path(folder) / name)
+            with notes.status(f"drawing {figure.label}"):
+                data = figure.data(runs) if figure.needs else figure.data()
+                for part, drawn in figure.drawings(data).items():
+                    written += save(drawn, Path(folder) / part)
         except MissingRuns as reason:
             if wanted or directory is not None:
                 notes.print(str(reason), style="dim", markup=False)
@@ -101,21 +102,11 @@ def compared(source: str, folder: str, notes: Any) -> list[Path]:
 
 
 def read(directory: str, notes: Any) -> list[Trace]:
-    """The runs in a directory; a `ClickException` where there are none."""
+    """The runs in a directory or a packed file."""
     from gradline.lab.figures.traces import traces
 
     with notes.status("reading runs"):
-        runs = traces(directory, report=lambda text: notes.print(text, style="yellow", markup=False))
-    if not runs:
-        raise click.ClickException(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
-    return runs
-
-
-def title(name: str) -> str:
-    """A figure's name as people say it: figure 8, table 3, static-vs-dynamic."""
-    if name.startswith("study_"):
-        return name.removeprefix("study_").replace("_", "-")
-    return name.replace("_", " ")
+        return traces(directory, report=lambda text: notes.print(text, style="yellow", markup=False))
 
 
 def find(text: str, known: Any) -> str:
@@ -124,5 +115,5 @@ def find(text: str, known: Any) -> str:
     for name in (plain, f"figure_{plain}", f"study_{plain}"):
         if name in known:
             return str(name)
-    choices = ", ".join(title(name).removeprefix("figure ").replace(" ", "-") for name in known)
+    choices = ", ".join(one.label.removeprefix("figure ").replace(" ", "-") for one in known.values())
     raise click.UsageError(f"--figure must be one of {choices}; got {text}")

@@ -63,13 +63,22 @@ def study_options(verb: F) -> F:
         batch_size: tuple[int, ...],
         method: tuple[str, ...],
         problem: tuple[str, ...],
+        sampling: tuple[str, ...],
+        repetition: bool,
         **others: Any,
     ) -> Any:
+        from dataclasses import replace
+
         from gradline.lab import studies
+        from gradline.lab.jobs.runs import Sampling
 
         chosen = studies.load(
             study, problems=problem, methods=method, batch_sizes=batch_size, seeds=seeds, budget=budget
         )
+        if sampling:
+            chosen = replace(chosen, sampling=tuple(dict.fromkeys(Sampling(mode) for mode in sampling)))
+        if repetition:
+            chosen = replace(chosen, repetition=True)
         return verb(study=_without_absent(chosen), **others)
 
     made: Any = with_study
@@ -83,6 +92,13 @@ def study_options(verb: F) -> F:
             ),
             click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable."),
             click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable."),
+            click.option(
+                "--sampling",
+                type=click.Choice(["dynamic", "static", "full"]),
+                multiple=True,
+                help="A new batch for each evaluation, one for each search, or all samples. Repeatable.",
+            ),
+            click.option("--repetition", is_flag=True, help="Draw the samples of a batch with replacement."),
             workers_option,
         )
     ):

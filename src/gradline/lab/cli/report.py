@@ -13,7 +13,7 @@ import click
     "  gradline report results/bcwd --out bcwd.html --compare results/compare.json.gz\n\n"
     "In Python: gradline.lab.report.write(DIR, FILE).",
 )
-@click.argument("directory", metavar="DIR", type=click.Path(file_okay=False))
+@click.argument("directory", metavar="DIR", type=click.Path())
 @click.option("--out", "file", required=True, type=click.Path(), metavar="FILE", help="Path of the page.")
 @click.option("--title", metavar="TEXT", help="Title of the page (default: from DIR's name).")
 @click.option(
@@ -27,6 +27,8 @@ import click
 )
 def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
+
+    DIR is a directory of results, or a file that `gradline results --pack` wrote.
 
     The page needs no network and no other file, so that it can be mailed. It replaces an earlier one when it is
     complete.

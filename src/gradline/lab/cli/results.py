@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     "  gradline results results/bcwd\n"
     "  gradline results results/bcwd --problem bcwd-netpi --runs\n"
     "  gradline results results/bcwd --csv bcwd.csv\n"
+    "  gradline results results/bcwd --pack bcwd.json.gz\n"
     "  gradline results results/compare --memory --pack compare.json.gz\n"
     "  gradline results compare.json.gz --problem regression\n\n"
     "In Python: gradline.lab.results(DIR) gives every iteration, gradline.lab.summary(DIR) every run.",
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     "--pack",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Of a comparison: write its runs into one small file.",
+    help="Write the runs into one small file, with thinned curves.",
 )
 def results(
     source: str,
@@ -61,7 +62,7 @@ def results(
     of a search; "stalled" counts runs whose last steps were zero.
 
     Runs of a comparison (`gradline run compare`) are compared: final losses, evaluations to a target loss, worst seeds,
-    costs, and what failed. DIR may then also be a file that --pack wrote, which thins curves and rounds numbers; what
+    costs, and what failed. DIR may also be a file that --pack wrote, which thins curves and rounds numbers; what
     is told stays the same. Of a grid of learning rates its best and its median one are shown, chosen for each setting
     with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
     """
@@ -72,9 +73,12 @@ def results(
     notes = console(stderr=True)
     chosen = (problem, method, batch_size)
     for name in () if runs or as_json else ("compare", "train") if study is None else filter(None, [study]):
-        if _compared(source, name, chosen, csv_file, memory, pack, last=name != "compare" or study is not None):
+        if _compared(source, name, chosen, csv_file, memory, pack):
             return
     directory = source
+    if pack:
+        _pack(source, pack)
+        return
     frame = summary(
         directory,
         problem=problem or None,
@@ -110,8 +114,6 @@ def _compared(
     csv_file: str | None,
     memory: bool,
     pack: str | None,
-    *,
-    last: bool,
 ) -> bool:
     """Show the comparison that a directory or a packed file holds; whether there is one."""
     from dataclasses import replace
@@ -137,7 +139,7 @@ def _compared(
         names = {method.name for method in wanted.methods}
         known = replace(known, records=tuple(record for record in known.records if record.method in names))
     if not known.records:
-        if not last or (Path(source).is_dir() and not (memory or pack)):
+        if not memory:
             return False
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
     found = replace(found, records=known.records)
@@ -177,6 +179,19 @@ def _trained(source: str, study: Any, pack: str | None) -> bool:
         notes.print(f"{path}: {plural(len(records), 'run')}, {size(path.stat().st_size)}")
     trained.show(known)
     return True
+
+
+def _pack(directory: str, file: str) -> None:
+    """Write the runs of a directory into one small file."""
+    from pathlib import Path
+
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.findings.reading import pack_directory
+    from gradline.lab.tools.formatting import plural, size
+
+    notes = console(stderr=True)
+    packed = pack_directory(directory, file, report=lambda text: notes.print(text, style="yellow", markup=False))
+    notes.print(f"{file}: {plural(len(packed.digests), 'run')}, {size(Path(file).stat().st_size)}")
 
 
 def _load(study: str, problems: tuple[str, ...], methods: tuple[str, ...], sizes: tuple[int, ...]) -> Any:

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
     "  gradline run bcwd\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline run mnist-net1 --method gols-i --batch-size 100 --workers 4\n"
+    "  gradline run bcwd --sampling static --repetition\n"
+    "  gradline run mnist-net2 --seeds 3 --known results/paper.json.gz\n"
     "  gradline run bcwd --tensorboard\n"
     "  gradline run compare --problem tune --method angle --seeds 3\n"
     "  gradline run mine.toml --backend tcp://scheduler:8786 --out /shared/mine",
@@ -55,6 +57,12 @@ if TYPE_CHECKING:
     metavar="[LOGDIR]",
     help="Write curves for TensorBoard while the study runs, into LOGDIR (default: DIR/tensorboard).",
 )
+@click.option(
+    "--known",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Skip the runs in this file of `gradline results --pack`.",
+)
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @data_option
 def run_verb(
@@ -65,6 +73,7 @@ def run_verb(
     checkpoint_every: float,
     threads: int,
     logs: str | None,
+    known: str | None,
     quiet: bool,
 ) -> int:
     """Run STUDY: the name of a study (see `gradline list`) or the path of a TOML file.
@@ -79,6 +88,7 @@ def run_verb(
 
     from gradline.lab.cli.display import observing
     from gradline.lab.cli.terminal import console
+    from gradline.lab.findings.reading import packed_keys
     from gradline.lab.jobs.runner import Interrupted
     from gradline.lab.studies.running import run_study
 
@@ -99,6 +109,7 @@ def run_verb(
                 threads=threads,
                 observer=observer,
                 follower=follower,
+                known=packed_keys(known) if known else (),
             )
     except Interrupted:
         _note(directory, command)

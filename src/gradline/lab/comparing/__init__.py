@@ -22,7 +22,7 @@ from gradline.lab.problems.script import check, script
 from gradline.lab.studies import Setting, Study, StudyError
 from gradline.lab.studies.running import run_study
 from gradline.lab.studies.toml import unknown
-from gradline.lab.tools.files import whole
+from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.threads import threads as thread_count
 from gradline.searches.arguments import require
 
@@ -180,7 +180,7 @@ def _plan(
     else:
         digits = 10 ** max(len(str(budget)) - 2, 0)
         budget -= budget % digits
-    with whole(directory / PLAN) as file:
+    with atomic_write(directory / PLAN) as file:
         file.write(json.dumps({"wanted": wanted, "budget": budget}).encode())
     return budget
 

@@ -13,9 +13,15 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
-from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import Result, Status
+from gradline.lab.engines.sampling import (
+    check_variances,
+    direction_batches,
+    ends_in_stall,
+    probe_batches,
+    reuses,
+    stuck,
+)
+from gradline.lab.jobs.result import Measurements, Result, Status
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
 from gradline.lab.methods import Method, SearchMethod
@@ -25,7 +31,7 @@ from gradline.lab.problems import Network
 from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
-from gradline.lab.tools.seclusion import secluded
+from gradline.lab.tools.isolation import isolated
 from gradline.torch.private import foreach_add_, foreach_copy_
 
 NAME = "ordinary"
@@ -82,9 +88,9 @@ class Ordinary:
         done, self._done = self._done, []
         return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
 
-    def growing(self) -> dict[str, Growth]:
+    def partial_results(self) -> dict[str, Measurements]:
         """What has been measured of the run under way."""
-        return {} if self._training is None else {self._training.run.key: self._training.table.growth()}
+        return {} if self._training is None else {self._training.run.key: self._training.table.measurements()}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, as tensors and plain values.
@@ -196,7 +202,8 @@ class _Training:
         else:
             self.table.add(made, record.evaluations, record.origin, record.outcome)
         searched = record is not None and bool(record.transcript)
-        self.over = made >= self.run.budget
+        stalled = record is not None and stuck(record) and ends_in_stall(self.run, self._objective.task.samples)
+        self.over = stalled or made >= self.run.budget
         if self.table.due(made) or self.over:
             self._measure(self._angle() if self.run.angle and searched else math.nan)
 
@@ -230,7 +237,7 @@ class _Training:
     @contextlib.contextmanager
     def _apart(self, *, keep: bool = True) -> Iterator[None]:
         """The run's own random numbers, which go on from here unless they are not to be kept."""
-        with secluded(self._random) if _foreign(self.run) else _own_numbers(self._random):
+        with isolated(self._random) if _foreign(self.run) else _own_numbers(self._random):
             yield
             if keep:
                 self._random = torch.get_rng_state()
@@ -293,7 +300,7 @@ class _Training:
 
 @contextlib.contextmanager
 def _own_numbers(state: Tensor) -> Iterator[None]:
-    """What `secluded` does, for searches of ours: they touch no other generator, and print nothing. It costs less."""
+    """What `isolated` does, for searches of ours: they touch no other generator, and print nothing. It costs less."""
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.filterwarnings("ignore", "gradline: ", RuntimeWarning)  # the table has the reason
         torch.set_rng_state(state)
@@ -355,7 +362,7 @@ def _warm_up(method: Method) -> None:
     inputs = torch.randn(8, 2, generator=torch.Generator().manual_seed(0))
     batches = Batches(seed=0, purpose=Purpose.PROBES, samples=8, size=4)
     # Whatever is wrong with the method shows in the run itself.
-    with contextlib.suppress(Exception), secluded():
+    with contextlib.suppress(Exception), isolated():
         small = Task(
             nn.Linear(2, 1),
             8,

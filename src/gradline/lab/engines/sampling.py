@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from gradline.lab.engines import lockstep_accepts
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import SearchMethod
 from gradline.lab.problems.sampling import Batches, Purpose
-from gradline.protocol import Moments, observes
+from gradline.protocol import Moments, Record, observes
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
@@ -36,6 +37,25 @@ def direction_batches(run: Run, samples: int) -> Batches | None:
         size=run.direction_batch_size,
         repetition=run.repetition,
     )
+
+
+def ends_in_stall(run: Run, samples: int) -> bool:
+    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory.
+
+    Args:
+        run: the run.
+        samples: how many there are to train on.
+    """
+    batches = probe_batches(run, samples), direction_batches(run, samples)
+    return lockstep_accepts(run) and all(source is None or source.whole for source in batches)
+
+
+def stuck(record: Record[Any, Any]) -> bool:
+    """Return whether a search left everything as it was: no step, and nothing new in its memory.
+
+    On full batches every search after it would do the same, so the rest of the budget would change nothing.
+    """
+    return record.outcome.step == 0.0 and bool(record.outcome.memory == record.memory)
 
 
 def check_variances(run: Run, data: Data | int | None) -> None:

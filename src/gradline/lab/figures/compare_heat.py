@@ -10,8 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
-from gradline.lab.figures.line_styles import looks, page
-from gradline.lab.figures.words import plain
+from gradline.lab.figures.labels import plain
+from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import Comparison, decades
 from gradline.plot.inks import LIGHT, Inks
 
@@ -76,7 +76,7 @@ def draw_heat(data: Heat, inks: Inks = LIGHT) -> Figure:
     """A row for each method, a column for each setting; a dot where it is the best, a cross where it failed."""
     colours = style.matplotlib("colors")
     left = _places(data)
-    with page(inks):
+    with style.settings(inks):
         figure, axes = style.panels(1, 1, height=1.9 + 0.21 * len(data.methods), width=8.4)
         axis = axes[0, 0]
         norm = colours.PowerNorm(GAMMA, 0.0, DARKEST, clip=True)
@@ -117,7 +117,7 @@ def _places(data: Heat) -> Array:
 
 
 def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
-    known = looks(data.methods, inks)
+    known = styles(data.methods, inks)
     axis.set_ylim(len(data.methods), 0)
     axis.set_xlim(0.0, right)
     axis.set_yticks(np.arange(len(data.methods)) + 0.5, [plain(name) for name in data.methods])

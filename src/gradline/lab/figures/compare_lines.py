@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band
-from gradline.lab.figures.line_styles import looks, page
+from gradline.lab.figures.labels import plain
+from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.figures.traces import POINTS, held
-from gradline.lab.figures.words import plain
 from gradline.lab.findings.measures import Table
 from gradline.lab.findings.profiles import Profile, profile
 from gradline.plot.inks import LIGHT, Inks
@@ -75,8 +75,8 @@ def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str
 
 def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
     """One panel: a step line for each method, with its name at the right end, the highest first."""
-    known = looks([outline.method for outline in data.outlines], inks)
-    with page(inks):
+    known = styles([outline.method for outline in data.outlines], inks)
+    with style.settings(inks):
         figure, axes = style.panels(1, 1, height=4.4)
         axis = axes[0, 0]
         for outline in data.outlines:
@@ -204,10 +204,10 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
     Nothing is infinite there, and what explodes leaves the panel at its top.
     """
     settings = list(dict.fromkeys(losses.setting for losses in data))
-    known = looks(list(dict.fromkeys(losses.method for losses in data)), inks)
+    known = styles(list(dict.fromkeys(losses.method for losses in data)), inks)
     columns = min(len(settings), COLUMNS) or 1
     lines = math.ceil(len(settings) / columns) or 1
-    with page(inks):
+    with style.settings(inks):
         figure, axes = style.panels(lines, columns, height=0.9 + 1.75 * lines, width=8.4)
         for axis in axes.flat[len(settings) :]:
             axis.set_visible(False)
@@ -230,7 +230,7 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
             line[0].set_ylabel(MEASURES[data[0].measure].words)
         for axis in axes[-1]:
             axis.set_xlabel(data[0].against if data else "")
-        style.legend_below(figure, axes.flat, columns=5)
+        style.legend(figure, axes.flat, columns=5)
     return figure
 
 

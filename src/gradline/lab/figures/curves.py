@@ -9,11 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradline.lab.figures import labels
 from gradline.lab.figures.traces import Array, Source, Trace, missing, select, traces
 
 NUGGET = 1e-4
@@ -142,11 +144,23 @@ def quantiles(curve: Curve, measure: Measure, *, low: float = 0.25, high: float 
     return Band(x, *lines)
 
 
+class Planned(NamedTuple):
+    """What a study has of one setting."""
+
+    problem: str
+    method: str
+    batch_size: int
+    seeds: int
+    budget: int
+
+
 @dataclass(frozen=True, eq=False)
 class Curves:
     """The numbers of a figure that is a grid of panels of curves."""
 
     curves: tuple[Curve, ...]
+    planned: tuple[Planned, ...] = ()
+    """What the whole study has; `notes` compares the curves with it."""
 
     def of(self, **wanted: Any) -> list[Curve]:
         """The curves whose fields are as asked for: equal, or one of a tuple."""
@@ -157,6 +171,34 @@ class Curves:
         return [
             curve for curve in self.curves if all(fits(getattr(curve, name), wish) for name, wish in wanted.items())
         ]
+
+    def part(self, *problems: str) -> Curves:
+        """The curves of some problems only."""
+        planned = tuple(one for one in self.planned if one.problem in problems)
+        return Curves(tuple(self.of(problem=problems)), planned)
+
+    def notes(self) -> list[str]:
+        """What is not as in the whole study: methods and batch sizes without runs, fewer seeds, fewer evaluations."""
+        shown = {(curve.problem, curve.method, curve.batch_size): curve for curve in self.curves}
+        problems = self.values_of("problem")
+        planned = [one for one in self.planned if one.problem in problems]
+        methods, sizes = ({getattr(curve, name) for curve in self.curves} for name in ("method", "batch_size"))
+        notes = [f"no runs of {labels.method(name)}" for name in _names(planned, "method") if name not in methods]
+        if unseen := [str(size) for size in sorted(_names(planned, "batch_size")) if size not in sizes]:
+            notes.append(f"none at B = {' and '.join(unseen)}")
+        for one in planned:
+            if one.method in methods and one.batch_size in sizes and one[:3] not in shown:
+                where = f"{labels.problem(one.problem)}, " if len(problems) > 1 else ""
+                notes.append(f"none of {labels.method(one.method)} at {where}B = {one.batch_size}")
+        there = [(one, shown[one[:3]]) for one in planned if one[:3] in shown]
+        seeds = {(len(curve.seeds), one.seeds) for one, curve in there if len(curve.seeds) < one.seeds}
+        if seeds:
+            few, many = min(few for few, _ in seeds), max(many for _, many in seeds)
+            notes.append(f"{few} of {many} seeds")
+        ends = {curve.problem: int(curve.x[-1]) for curve in self.curves if curve.measure != "step"}
+        short = {(ends[one.problem], one.budget) for one, _ in there if ends.get(one.problem, one.budget) < one.budget}
+        notes += [f"{end:,} of {budget:,} evaluations" for end, budget in sorted(short)]
+        return notes
 
     def values_of(self, name: str) -> list[Any]:
         """The different values of a field, in their order."""
@@ -180,28 +222,46 @@ class Curves:
         return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
+def _names(planned: Sequence[Planned], field: str) -> list[Any]:
+    return list(dict.fromkeys(getattr(one, field) for one in planned))
+
+
 def curves_of(
     source: Source,
     measures: Iterable[Measure],
     *,
     what: str,
     study: str,
-    problems: Sequence[str],
-    methods: Sequence[str],
+    problems: Sequence[str] | None = None,
+    methods: Sequence[str] | None = None,
     **choice: Any,
 ) -> Curves:
-    """The curves of a figure. Raises `MissingRuns`, saying which study makes the runs.
+    """Return the curves of a figure. Raises `MissingRuns`, naming the study that makes the runs.
 
     Args:
         source: see `Source`.
         measures: what to show.
         what: the figure, for messages.
-        study: which study makes its runs, for messages.
-        problems: see `select`, as for all that follows.
-        methods: likewise.
-        **choice: likewise.
+        study: whose runs they are.
+        problems: see `select`; `None`: the study's.
+        methods: see `select`; `None`: the study's.
+        **choice: see `select`.
     """
+    planned = planned_by(study)
+    problems = list(dict.fromkeys(one.problem for one in planned)) if problems is None else problems
+    methods = list(dict.fromkeys(one.method for one in planned)) if methods is None else methods
     runs = select(traces(source), problems=problems, methods=methods, **choice)
     if not runs:
         raise missing(what, study)
-    return Curves(gather(runs, measures))
+    return Curves(gather(runs, measures), planned)
+
+
+@cache
+def planned_by(study: str) -> tuple[Planned, ...]:
+    """Return the settings of a study that comes with gradline."""
+    from gradline.lab import studies
+
+    seeds: dict[tuple[str, str, int, int], set[int]] = {}
+    for run in studies.plan(studies.load(study)):
+        seeds.setdefault((run.problem.name, run.method.name, run.batch_size, run.budget), set()).add(run.seed)
+    return tuple(Planned(*key[:3], len(some), key[3]) for key, some in seeds.items())

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import SEED, iris
 from gradline.lab.tools.threads import threads
+from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -129,34 +130,32 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """Contours of the loss, and the three paths."""
-    with style.settings():
+    with style.settings(inks):
         figure, ((axis,),) = style.panels(1, 1, height=5.0, width=5.6)
         levels = np.quantile(data.values, np.linspace(0.0, 1.0, 14))
         levels = np.unique(np.round(levels, 6))
         filled = axis.contourf(data.x, data.y, data.values, levels=levels, cmap=style.SURFACE, alpha=0.45)
-        axis.contour(data.x, data.y, data.values, levels=levels, colors=style.INKS.faint, linewidths=0.5)
-        for path, stroke, label in (
-            (data.large, style.LINES[1], f"too large: constant step {data.large_step:g}"),
-            (data.searched, style.Stroke(style.INKS.text, "-", "D"), "line search: GOLS-I"),
-            (data.small, style.LINES[0], f"too small: constant step {data.small_step:g}"),
+        axis.contour(data.x, data.y, data.values, levels=levels, colors=inks.faint, linewidths=0.5)
+        for path, line, label in (
+            (data.large, stroke(1, inks), f"too large: constant step {data.large_step:g}"),
+            (data.searched, Stroke(inks.text, "-", "D"), "line search: GOLS-I"),
+            (data.small, stroke(0, inks), f"too small: constant step {data.small_step:g}"),
         ):
             spent = f"{len(path.x) - 1} updates, {path.evaluations} gradients"
             fell = f"loss {path.values[0]:.1f} → {path.values[-1]:.1f}"
             axis.plot(
                 *(path.x, path.y),
-                **stroke.options(every=1),
+                **line.options(every=1),
                 label=f"{label}\n{spent},\n{fell}",
             )
-        axis.plot(
-            data.small.x[0], data.small.y[0], "*", ms=13, mfc="white", mec=style.INKS.text, label="start", zorder=5
-        )
+        axis.plot(data.small.x[0], data.small.y[0], "*", ms=13, mfc="white", mec=inks.text, label="start", zorder=5)
         axis.set_xlim(data.x[0], data.x[-1])
         axis.set_ylim(data.y[0], data.y[-1])
         axis.set_aspect("equal")
         axis.set_xlabel("step along random direction 1")
         axis.set_ylabel("step along random direction 2")
         figure.colorbar(filled, ax=axis, label="loss of all samples", shrink=0.9, format="%.0f")
-        style.legend_below(figure, [axis], columns=2)
+        style.legend(figure, [axis], columns=2)
     return figure

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import SEED, iris
 from gradline.lab.tools.threads import threads
+from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 TITLE = "Full, static and dynamic sampling of one loss"
 CAPTION = (
     "All samples and each static mini-batch (surface and net in (b)) give a smooth loss with one minimum, but not the "
-    "same one; dynamic mini-batches give one full of minima that mean nothing. The sign changes of the slope along x "
-    "(from - to +) stay near those of the full batch under all three."
+    "same one; dynamic mini-batches give one full of minima that mean nothing (each panel has a scale of its own). The "
+    "sign changes of the slope along x (from - to +) stay near those of the full batch under all three."
 )
 NEEDS: tuple[str, ...] = ()
 
@@ -114,13 +115,11 @@ def _surface(values: Array, slopes: Array) -> Surface:
     return Surface(values, lowest, changes)
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """Surfaces above; below, from above, with what would be taken for an optimum."""
-    with style.settings():
-        figure: Any = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 5.2), layout="constrained")
+    with style.settings(inks):
+        figure: Any = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 6.0), layout="constrained")
         grid = figure.add_gridspec(2, 3, height_ratios=[1.15, 1.0])
-        everything = [data.full.values, *(one.values for one in data.static), data.dynamic.values]
-        low, high = min(map(np.min, everything)), max(map(np.max, everything))
         columns = (
             ("full batch", (data.full,)),
             (f"static, B = {data.batch_size}", data.static),
@@ -129,41 +128,40 @@ def draw(data: Data) -> Figure:
         below = []
         for column, (title, surfaces) in enumerate(columns):
             top = figure.add_subplot(grid[0, column], projection="3d")
-            _tower(top, data, surfaces, low, high)
+            _tower(top, data, surfaces, inks)
             style.letter(top, "abc"[column], title)
             top.set_box_aspect(None, zoom=1.2)
             flat = figure.add_subplot(grid[1, column])
             mesh = flat.pcolormesh(
                 *(data.x, data.y, surfaces[0].values),
                 cmap=style.SURFACE,
-                vmin=low,
-                vmax=high,
                 shading="nearest",
                 alpha=0.75,
                 rasterized=True,
             )
-            _marks(flat, data, surfaces)
+            figure.colorbar(mesh, ax=flat, label="loss F", location="bottom", pad=0.03, shrink=0.85)
+            _marks(flat, data, surfaces, inks)
             flat.set_aspect("equal")
             flat.set_xlabel("x, along random direction 1")
             counts = " and ".join(str(int(surface.minima.sum())) for surface in surfaces)
             plural = "minimum" if counts == "1" else "minima"
-            style.letter(flat, "def"[column], f"from above: {counts} {plural}")
+            style.letter(flat, "def"[column], f"{counts} {plural}")
             below.append(flat)
         below[0].set_ylabel("y, along random direction 2")
-        figure.colorbar(mesh, ax=below, label="loss F", pad=0.01)
-        style.legend_below(figure, below, columns=4)
+        style.legend(figure, below, columns=4)
     return figure  # type: ignore[no-any-return]
 
 
-def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], low: float, high: float) -> None:
+def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
     x, y = np.meshgrid(data.x, data.y)
     for number, surface in enumerate(surfaces):
-        look: dict[str, Any] = {"cmap": style.SURFACE, "vmin": low, "vmax": high, "antialiased": False}
+        look: dict[str, Any] = {"cmap": style.SURFACE, "antialiased": False}
         if number:  # a second one is a net, so that both can be seen
-            axis.plot_wireframe(x, y, surface.values, color=style.INKS.orange, linewidth=0.5, rcount=14, ccount=14)
+            axis.plot_wireframe(x, y, surface.values, color=inks.orange, linewidth=0.5, rcount=14, ccount=14)
         else:
             axis.plot_surface(x, y, surface.values, rstride=1, cstride=1, linewidth=0.0, rasterized=True, **look)
-    axis.set_zlim(low, high)
+    heights = np.concatenate([surface.values for surface in surfaces])
+    axis.set_zlim(heights.min(), heights.max())
     axis.view_init(elev=28, azim=-60)
     axis.set_xlabel("x", labelpad=-8)
     axis.set_ylabel("y", labelpad=-8)
@@ -173,9 +171,9 @@ def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], low: float, hig
         axis.locator_params(axis=name, nbins=4)
 
 
-def _marks(axis: Axes, data: Data, surfaces: tuple[Surface, ...]) -> None:
+def _marks(axis: Axes, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
     """What would be taken for an optimum."""
-    ink, net = style.INKS.text, style.INKS.orange
+    ink, net = LIGHT.text, LIGHT.orange  # on the colours of the surface, whatever the page
     for number, surface in enumerate(surfaces):
         rows, columns = np.nonzero(surface.sign_changes)
         bars: dict[str, Any] = {"color": net, "ms": 3} if number else {"color": ink, "ms": 4}

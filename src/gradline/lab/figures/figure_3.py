@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import SEED, iris
 from gradline.lab.tools.threads import threads
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -51,7 +52,7 @@ class Data:
     minima: Array
     """Steps of local minima of the dynamic values."""
     sign_changes: Array
-    """Steps of sign changes of the dynamic slopes."""
+    """Sign changes of the dynamic slopes, each between two steps: the middle of what the ball has of that interval."""
 
 
 @threads()
@@ -77,6 +78,7 @@ def data(*, seed: int = SEED, batches: int = 4, points: int = 100, spacing: floa
     values, slopes = seen.static.values[jumps, np.arange(points)], seen.static.slopes[jumps, np.arange(points)]
     found = landscape.Found.of(seen.steps, values, slopes)
     optima = np.array([_root(seen.steps, row) for row in seen.static.slopes])
+    ball = float(optima.min()), float(optima.max())
     return Data(
         steps=seen.steps,
         full_values=seen.full.values,
@@ -89,9 +91,9 @@ def data(*, seed: int = SEED, batches: int = 4, points: int = 100, spacing: floa
         sizes=tuple(map(len, dealt)),
         optimum=_root(seen.steps, seen.full.slopes),
         optima=optima,
-        ball=(float(optima.min()), float(optima.max())),
+        ball=ball,
         minima=found.steps_of_minima,
-        sign_changes=found.steps_of_sign_changes,
+        sign_changes=_inside(found.steps_of_sign_changes, spacing, ball),
     )
 
 
@@ -105,9 +107,19 @@ def _root(steps: Array, slopes: Array) -> float:
     return float(steps[left] + part * (steps[left + 1] - steps[left]))
 
 
-def draw(data: Data) -> Figure:
+def _inside(steps: Array, spacing: float, ball: tuple[float, float]) -> Array:
+    """Return where slopes changed sign, given the first steps with a positive slope.
+
+    A slope is negative only before its mini-batch's optimum and positive only behind it, so the interval from the step
+    before always has a part inside the ball: the middle of that part is taken.
+    """
+    middle: Array = (np.clip(steps - spacing, *ball) + np.clip(steps, *ball)) / 2.0
+    return middle
+
+
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """Values left and slopes right; static above, dynamic in the middle, the slopes near B_ε below."""
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(3, 2, height=8.0)
         (a, b), (c, d), (e, f) = axes
         for axis, full, rows in (
@@ -115,29 +127,32 @@ def draw(data: Data) -> Figure:
             (b, data.full_slopes, data.static_slopes),
             (e, data.full_slopes, data.static_slopes),
         ):
-            _static(axis, data, full, rows)
+            _static(axis, data, full, rows, inks)
         for axis, full, row in (
             (c, data.full_values, data.dynamic_values),
             (d, data.full_slopes, data.dynamic_slopes),
             (f, data.full_slopes, data.dynamic_slopes),
         ):
-            _dynamic(axis, data, full, row)
+            _dynamic(axis, data, full, row, inks)
         for axis in (b, d, e, f):
-            axis.axhline(0.0, color=style.INKS.faint, linewidth=0.8, zorder=0)
+            axis.axhline(0.0, color=inks.faint, linewidth=0.8, zorder=0)
             axis.set_ylabel("slope F'(α)")
         for axis in (a, c):
             axis.set_ylabel("value F(α)")
         for axis in axes.flat:
-            axis.axvspan(*data.ball, color=style.INKS.green, alpha=0.15, linewidth=0.0, label="ball $B_ε$", zorder=0)
+            axis.axvspan(*data.ball, color=inks.green, alpha=0.15, linewidth=0.0, label="ball $B_ε$", zorder=0)
         for axis in (e, f):
             axis.set_xlabel("step α along d = -∇L")
             _come_close(axis, data)
-        _mark(c, data, data.minima, data.dynamic_values, "v", "local minimum, dynamic")
+        heights = data.dynamic_values[np.searchsorted(data.steps, data.minima)]
+        marks: dict[str, Any] = {"ms": 5, "mfc": "none", "mec": inks.blue, "linestyle": "", "zorder": 4}
+        c.plot(data.minima, heights, marker="v", **marks, label="local minimum, dynamic")
         for axis in (d, f):
-            _mark(axis, data, data.sign_changes, data.dynamic_slopes, "^", "SNN-GPP: dynamic sign change")
+            label = "SNN-GPP: dynamic sign change"
+            axis.plot(data.sign_changes, np.zeros_like(data.sign_changes), marker="^", **marks, label=label)
         for axis in (b, e):
-            axis.plot(data.optima, np.zeros_like(data.optima), "o", ms=5, mfc="white", mec=style.INKS.text, zorder=4)
-            axis.plot(data.optimum, 0.0, "o", ms=6, color=style.INKS.text, zorder=4)
+            axis.plot(data.optima, np.zeros_like(data.optima), "o", ms=5, mfc=inks.page, mec=inks.text, zorder=4)
+            axis.plot(data.optimum, 0.0, "o", ms=6, color=inks.text, zorder=4)
         e.lines[-2].set_label("NN-GPP of a mini-batch")
         e.lines[-1].set_label("NN-GPP of the full batch")
         titles = ("values, static", "slopes, static", "values, dynamic", "slopes, dynamic")
@@ -146,34 +161,30 @@ def draw(data: Data) -> Figure:
         ):
             style.letter(axis, name, title)
             axis.locator_params(axis="x", nbins=6)
-        style.legend_below(figure, [a, c, e, f], columns=3)
+        style.legend(figure, [a, c, e, f], columns=3)
     return figure
 
 
-def _static(axis: Axes, data: Data, full: Array, rows: Array) -> None:
+def _static(axis: Axes, data: Data, full: Array, rows: Array, inks: Inks) -> None:
     for number, (row, size) in enumerate(zip(rows, data.sizes, strict=True)):
-        stroke = style.LINES[number % len(style.LINES)]
-        axis.plot(data.steps, row, **stroke.options(), label=f"static mini-batch {number + 1} (B = {size})")
-    axis.plot(data.steps, full, color=style.INKS.text, linewidth=2.0, label=f"full batch (M = {sum(data.sizes)})")
+        axis.plot(
+            data.steps, row, **stroke(number + 1, inks).options(), label=f"static mini-batch {number + 1} (B = {size})"
+        )
+    axis.plot(data.steps, full, color=inks.text, linewidth=2.0, label=f"full batch (M = {sum(data.sizes)})")
 
 
-def _dynamic(axis: Axes, data: Data, full: Array, row: Array) -> None:
-    axis.plot(data.steps, full, color=style.INKS.text, linewidth=2.0)
+def _dynamic(axis: Axes, data: Data, full: Array, row: Array, inks: Inks) -> None:
+    axis.plot(data.steps, full, color=inks.text, linewidth=2.0)
     axis.plot(
         *(data.steps, row),
-        color=style.INKS.faint,
+        color=inks.faint,
         marker=".",
         markersize=3,
-        markeredgecolor=style.INKS.orange,
-        markerfacecolor=style.INKS.orange,
+        markeredgecolor=inks.orange,
+        markerfacecolor=inks.orange,
         linewidth=0.7,
         label="dynamic: a new one at each step",
     )
-
-
-def _mark(axis: Axes, data: Data, where: Array, row: Array, marker: str, label: str) -> None:
-    heights = row[np.searchsorted(data.steps, where)]
-    axis.plot(where, heights, marker, ms=5, mfc="none", mec=style.INKS.blue, label=label, zorder=4)
 
 
 def _come_close(axis: Axes, data: Data) -> None:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
+from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,24 +85,22 @@ def data(*, pieces: Sequence[Piece] = PIECES, points: int = 2000) -> Data:
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """Values above, slopes in the middle, the continuous interpretation below."""
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(3, 1, height=5.6, width=5.0, sharex=True)
         top, middle, bottom = axes[:, 0]
         for axis, heights in ((top, data.values), (middle, data.slopes)):
             for number in np.unique(data.piece):
                 here = data.piece == number
-                axis.plot(data.steps[here], heights[here], color=style.INKS.blue, linewidth=1.8)
+                axis.plot(data.steps[here], heights[here], color=inks.blue, linewidth=1.8)
             for place in np.flatnonzero(np.diff(data.piece)):
-                axis.plot(
-                    data.steps[place : place + 2], heights[place : place + 2], ":", color=style.INKS.faint, lw=0.8
-                )
-        bottom.plot(data.steps, data.continuous, color=style.INKS.blue, linewidth=1.8)
-        middle.axhline(0.0, color=style.INKS.faint, linewidth=0.8, zorder=0)
-        _dots(top, data, data.values)
-        _dots(middle, data, data.slopes)
-        _dots(bottom, data, data.continuous)
+                axis.plot(data.steps[place : place + 2], heights[place : place + 2], ":", color=inks.faint, lw=0.8)
+        bottom.plot(data.steps, data.continuous, color=inks.blue, linewidth=1.8)
+        middle.axhline(0.0, color=inks.faint, linewidth=0.8, zorder=0)
+        _dots(top, data, data.values, inks)
+        _dots(middle, data, data.slopes, inks)
+        _dots(bottom, data, data.continuous, inks)
         for axis, name, title, label in (
             (top, "a", "a discontinuous function", "value F(α)"),
             (middle, "b", "its slopes", "slope F'(α)"),
@@ -110,15 +109,15 @@ def draw(data: Data) -> Figure:
             style.letter(axis, name, title)
             axis.set_ylabel(label)
         bottom.set_xlabel("step α")
-        style.legend_below(figure, [top], columns=1)
+        style.legend(figure, [top], columns=1)
     return figure
 
 
-def _dots(axis: Axes, data: Data, heights: Array) -> None:
+def _dots(axis: Axes, data: Data, heights: Array, inks: Inks) -> None:
     for step, marker, color, label in (
         (data.minimiser, "s", "#8c8c8c", "lowest value: the false minimiser"),
-        (data.nngpp, "o", style.INKS.orange, "sign change from - to +: the NN-GPP"),
+        (data.nngpp, "o", inks.orange, "sign change from - to +: the NN-GPP"),
     ):
         height = np.interp(step, data.steps, heights)
         axis.axvline(step, color=color, linewidth=0.8, linestyle="--", zorder=0)
-        axis.plot(step, height, marker, color=color, ms=7, mec=style.INKS.text, label=label, zorder=4)
+        axis.plot(step, height, marker, color=color, ms=7, mec=inks.text, label=label, zorder=4)

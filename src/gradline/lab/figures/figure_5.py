@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import SEED, iris
 from gradline.lab.tools.threads import threads
+from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -114,9 +115,9 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """Values left and slopes right; all samples above, mini-batches below, each column on one scale."""
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.2, subplot_kw={"projection": "3d"})
         x, y = np.meshgrid(data.x, data.y)
         for column, (full, dynamic, says) in enumerate(

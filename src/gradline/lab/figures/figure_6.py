@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import SEED, iris
 from gradline.lab.tools.threads import threads
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -119,9 +120,9 @@ def data(
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """How often, over step and size: minima left, sign changes right. Below, how far apart they are."""
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.0, height_ratios=[3, 2])
         rows = np.arange(len(data.batch_sizes))
         ticks = rows[:: max(1, len(rows) // 8)]
@@ -151,14 +152,14 @@ def draw(data: Data) -> Figure:
             (axes[1, 0], "c", data.minima_deviation, data.sign_changes_deviation, "standard deviation of their steps"),
             (axes[1, 1], "d", data.minima_range, data.sign_changes_range, "range of their steps"),
         ):
-            axis.plot(data.batch_sizes, minima, **style.LINES[1].options(every=1), label="local minima of F")
-            axis.plot(data.batch_sizes, changes, **style.LINES[0].options(every=1), label="sign changes of F'")
+            axis.plot(data.batch_sizes, minima, **stroke(1, inks).options(every=1), label="local minima of F")
+            axis.plot(data.batch_sizes, changes, **stroke(0, inks).options(every=1), label="sign changes of F'")
             axis.set_xlabel("samples in a mini-batch, B")
             axis.set_ylim(bottom=0.0)
             style.letter(axis, name, title)
-        even = {"color": style.INKS.text, "linewidth": 0.8, "linestyle": (0, (1, 2))}
+        even = {"color": inks.text, "linewidth": 0.8, "linestyle": (0, (1, 2))}
         axes[1, 0].axhline(data.uniform_deviation, **even, label="evenly over the line")
         axes[1, 1].axhline(data.steps[-1] - data.steps[0], **even)
         axes[1, 0].set_ylabel("spread in steps α")
-        style.legend_below(figure, [axes[1, 0]], columns=3)
+        style.legend(figure, [axes[1, 0]], columns=3)
     return figure

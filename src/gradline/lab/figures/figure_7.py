@@ -12,6 +12,7 @@ from gradline.lab.figures import style
 from gradline.lab.figures.iris import SEED, iris
 from gradline.lab.tools.threads import threads
 from gradline.plot import search
+from gradline.plot.inks import LIGHT, Inks
 from gradline.protocol import Record, Stop
 
 if TYPE_CHECKING:
@@ -111,9 +112,9 @@ def _probes(count: int) -> str:
     return f"{count} probe" if count == 1 else f"{count} probes"
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """The slopes that each search saw, drawn by `gradline.plot`, on the full-batch slope."""
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(1, len(data.searches), height=3.7)
         for axis, name, one in zip(axes[0], "abc", data.searches, strict=False):
             search(one.record, axes=axis)
@@ -134,5 +135,5 @@ def draw(data: Data) -> Figure:
             style.letter(axis, name, f"{one.kind}\nsearch {one.number}, {_probes(one.record.evaluations)}")
         for axis in axes[0, 1:]:
             axis.set_ylabel("")
-        style.legend_below(figure, axes[0], columns=4)
+        style.legend(figure, axes[0], columns=4)
     return figure

@@ -1,75 +1,74 @@
-"""How methods are drawn in comparisons: gradline's stand out, tuned ones are black, all others stay behind."""
+"""Which stroke of the palette a method has: the same in every figure of the study and on its report page.
+
+In comparisons with many methods gradline's stand out, tuned ones have the colour of the text, all others stay behind.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from gradline.lab.figures import style
 from gradline.lab.findings.comparison import TUNED, own
-from gradline.plot.inks import DARK, LIGHT, Inks
+from gradline.plot.inks import DASHES, LIGHT, Inks, Stroke, stroke
 
-DEEP = ("#c79400", "#6b3f12")
-BRIGHT = ("#f2e85c", "#c08a5a")
-"""Two colours beyond the four inks, for light and for dark pages."""
-DASHES: tuple[Any, ...] = ("-", (0, (4, 1.5)), (0, (1, 1)), (0, (5, 1, 1, 1)))
-MARKS = "oDs^vPX"
-OTHER_MARKS = "x+1234<>dh*"
+NUMBERS = {
+    "gols-i": 0, "prls": 1, "fixed-1": 2, "fixed-10": 3, "fixed-100": 4, "armijo": 2, "golden-section": 3, "angle": 5,
+}  # fmt: skip
+"""The strokes of methods that are shown together."""
+MUTED = ("#8c8c8c", "#7f93a8", "#a8917f", "#8fa384")
+OTHER_MARKERS = "x+1234<>dh*"
+
+
+def numbers(methods: Sequence[str]) -> dict[str, int]:
+    """Return the number of each method's stroke: its own one, or the first that is free.
+
+    Args:
+        methods: those of a figure.
+    """
+    found: dict[str, int] = {}
+    for name in methods:
+        if (wanted := NUMBERS.get(name)) is not None and wanted not in found.values():
+            found[name] = wanted
+    for name in methods:
+        if name not in found:
+            found[name] = next(number for number in range(len(methods) + 6) if number not in found.values())
+    return found
 
 
 @dataclass(frozen=True)
-class Look:
-    """How a method is drawn."""
+class Style:
+    """How a method is drawn in a comparison."""
 
-    stroke: style.Stroke
+    stroke: Stroke
     width: float
     above: float
-    """Which lines it covers."""
+    """The z-order: which lines it covers."""
     own: bool
+    """Whether the method is gradline's."""
 
     def options(self, *, every: Any = None) -> dict[str, Any]:
-        """For `Axes.plot`; with a mark at every so many points."""
+        """Return arguments of `Axes.plot`; with a marker at every so many points, or none."""
         return {**self.stroke.options(every=every), "linewidth": self.width, "zorder": self.above}
 
 
-def looks(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Look]:
-    """A look for each method, no two of them alike, in colour or in grey.
+def styles(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Style]:
+    """Return a style for each method of a comparison, no two of them alike, in colour or in grey.
 
     Args:
         methods: those of a figure.
         inks: of the page.
     """
-    strong = (inks.blue, inks.orange, inks.green, inks.purple, *(BRIGHT if inks == DARK else DEEP))
-    # Greys and muted colours: there are more of these methods, and they are not what a reader looks for first.
-    muted = ("#8c8c8c", "#7f93a8", "#a8917f", "#8fa384")
-    ours, tuned, others = own(), 0, 0
-    found = {}
+    ours, found = own(), {}
+    tuned = [name for name in methods if name in TUNED]
+    others = [name for name in methods if name not in ours and name not in TUNED]
     for name in methods:
         if name in ours:
-            place = ours.index(name)
-            stroke = style.Stroke(
-                strong[place % len(strong)], DASHES[place // len(strong) % len(DASHES)], MARKS[place % len(MARKS)]
-            )
-            found[name] = Look(stroke, 1.9, 4.0, own=True)
+            found[name] = Style(stroke(ours.index(name), inks), 1.9, 4.0, own=True)
         elif name in TUNED:
-            stroke = style.Stroke(inks.text, DASHES[1 + tuned % 2], "")
-            tuned += 1
-            found[name] = Look(stroke, 1.3, 3.0, own=False)
-        else:
-            stroke = style.Stroke(
-                muted[others % len(muted)],
-                DASHES[others % len(DASHES)],
-                OTHER_MARKS[others % len(OTHER_MARKS)],
-            )
-            others += 1
-            found[name] = Look(stroke, 1.0, 2.0, own=False)
+            found[name] = Style(Stroke(inks.text, DASHES[1 + tuned.index(name) % 2][0], ""), 1.3, 3.0, own=False)
+        else:  # greys and muted colours: these are not what a reader looks for first
+            place = others.index(name)
+            muted, dashes = MUTED[place % len(MUTED)], DASHES[place % 4][0]
+            found[name] = Style(Stroke(muted, dashes, OTHER_MARKERS[place % len(OTHER_MARKERS)]), 1.0, 2.0, own=False)
     return found
-
-
-@contextmanager
-def page(inks: Inks) -> Iterator[None]:
-    """The settings of all figures, in the inks of a page."""
-    with style.settings(), style.matplotlib("").rc_context({**inks.rc, "axes.edgecolor": inks.faint}):
-        yield

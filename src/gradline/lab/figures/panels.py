@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import textwrap
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradline.lab.figures import style, words
+from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import Band, Curve, Curves, Measure, cloud, quantiles
+from gradline.lab.figures.line_styles import numbers
 from gradline.lab.figures.traces import Array
-from gradline.plot.inks import LIGHT as INKS
+from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,7 +26,7 @@ REACH = (1e-16, 1e16)
 class Look(Enum):
     """What is drawn of the seeds of a setting."""
 
-    CLOUD = "the mean, and one standard deviation around it"
+    CLOUD = "the mean of the runs, and one standard deviation around it"
     RUNS = "every run thin, their median thick"
     DOTTED = "every run thin and dotted, their mean thick"
 
@@ -33,7 +35,7 @@ class Line(NamedTuple):
     """How a curve is drawn, and what it is called."""
 
     label: str
-    stroke: style.Stroke
+    stroke: Stroke
 
 
 class Row(NamedTuple):
@@ -44,23 +46,14 @@ class Row(NamedTuple):
     where: Mapping[str, Any] = {}
 
 
-_STROKES = {
-    "gols-i": style.Stroke(INKS.blue, "-", "o"),
-    "prls": style.Stroke(INKS.orange, (0, (4, 1.2)), "s"),
-    "fixed-1": style.Stroke(INKS.green, (0, (1, 0.8)), "^"),
-    "fixed-10": style.Stroke(INKS.purple, (0, (4, 1, 1, 1)), "D"),
-    "fixed-100": style.Stroke("#e69f00", (0, (6, 1.5, 1, 1.5, 1, 1.5)), "v"),
-    "armijo": style.Stroke(INKS.green, (0, (1, 0.8)), "^"),
-    "golden-section": style.Stroke(INKS.purple, (0, (4, 1, 1, 1)), "D"),
-}
+Lines = Callable[[Curve], Line]
+"""Returns how a curve is drawn."""
 
 
-def by_method(curve: Curve) -> Line:
-    """A line for each method."""
-    known = list(words.METHODS)
-    place = known.index(curve.method) if curve.method in known else len(curve.method)
-    stroke = _STROKES.get(curve.method, style.LINES[place % len(style.LINES)])
-    return Line(words.plain(words.method(curve.method)), stroke)
+def by_method(data: Curves, inks: Inks = LIGHT) -> Lines:
+    """Return how curves are drawn if there is a line for each method."""
+    known = numbers(data.values_of("method"))
+    return lambda curve: Line(labels.plain(labels.method(curve.method)), stroke(known[curve.method], inks))
 
 
 def draw_panels(
@@ -68,26 +61,28 @@ def draw_panels(
     rows: Sequence[Row],
     *,
     look: Look,
-    line: Callable[[Curve], Line] = by_method,
+    inks: Inks = LIGHT,
+    line: Lines | None = None,
     height: float = 1.45,
     column: str = "batch_size",
 ) -> Figure:
-    """A grid of panels: the rows given, and a column for each value of a field of curves.
+    """Draw a grid of panels: the rows given, and a column for each value of a field of curves.
 
     Args:
         data: the curves.
         rows: from above.
         look: what is drawn of a setting's seeds.
-        line: how each curve is drawn.
+        inks: of the page.
+        line: how each curve is drawn; `None`: a line for each method.
         height: of a row, in inches.
         column: the field.
     """
-    columns = sorted(data.values_of(column))
-    with style.settings():
+    columns, line = sorted(data.values_of(column)), line or by_method(data, inks)
+    with style.settings(inks):
         figure, axes = style.panels(
             len(rows),
             len(columns),
-            height=0.9 + height * len(rows),
+            height=1.15 + height * len(rows),
             width=max(4.6, 1.2 + 1.7 * len(columns)),
             layout="none",
         )
@@ -95,63 +90,125 @@ def draw_panels(
             shown: list[Array] = []
             for axis, value in zip(axes[place], columns, strict=True):
                 curves = data.of(measure=row.measure.name, **{column: value}, **row.where)
-                shown += [draw_curve(axis, curve, row.measure, line(curve), look) for curve in curves]
+                shown += draw_curves(axis, curves, row.measure, line, look)
                 axis.tick_params(labelleft=value == columns[0])
                 if place == 0:
-                    axis.set_title(words.batch(value) if column == "batch_size" else str(value))
+                    axis.set_title(labels.batch(value) if column == "batch_size" else str(value))
                 if place + 1 == len(rows) or rows[place + 1].measure.against != row.measure.against:
                     axis.set_xlabel(row.measure.against)
             for axis in axes[place]:
                 set_scale(axis, row.measure, shown)
-            axes[place, 0].set_ylabel(words.plain(row.label))
-        style.legend_below(figure, axes.flat, columns=4, loc="lower center")
-        _place(figure)
+            axes[place, 0].set_ylabel(labels.plain(row.label))
+        _place(figure, _room(data, figure))
+        head(figure, axes.flat, data)
     return figure
 
 
-def _place(figure: Figure) -> None:
+def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks = LIGHT) -> Figure:
+    """Draw a panel for each measure, two side by side.
+
+    Args:
+        data: the curves, of one setting of problem and batch size.
+        measures: in order.
+        look: what is drawn of a setting's seeds.
+        inks: of the page.
+    """
+    line = by_method(data, inks)
+    with style.settings(inks):
+        figure, axes = style.panels(-(-len(measures) // 2), 2, height=5.4, layout="none")
+        for axis, name, measure in zip(axes.flat, "abcdef", measures, strict=False):
+            shown = draw_curves(axis, data.of(measure=measure.name), measure, line, look)
+            set_scale(axis, measure, shown)
+            axis.set_xlabel(measure.against)
+            style.letter(axis, name, measure.words)
+        width, tall = figure.get_size_inches()
+        top = 1.0 - _room(data, figure) / tall
+        figure.subplots_adjust(0.65 / width, 0.45 / tall, 1.0 - 0.15 / width, top, wspace=0.22, hspace=0.36)
+        head(figure, axes.flat, data)
+    return figure
+
+
+def head(figure: Figure, axes: Iterable[Axes], data: Curves) -> None:
+    """Put the legend at the top of a figure, and below it what is not as in the whole study."""
+    style.legend(figure, axes, columns=4, where="upper center")
+    _, height = figure.get_size_inches()
+    text = "\n".join(_notes(data, figure))
+    figure.text(0.5, 1.0 - 0.3 / height, labels.plain(text), ha="center", va="top", style="italic", fontsize=7.5)
+
+
+def _notes(data: Curves, figure: Figure) -> list[str]:
+    """Return what is not as in the whole study, as lines that fit."""
+    notes = data.notes()
+    return textwrap.wrap(f"Not the whole study: {'; '.join(notes)}.", int(14 * figure.get_figwidth())) if notes else []
+
+
+def _room(data: Curves, figure: Figure) -> float:
+    """Return the inches above the panels: for the legend, the notes and a title."""
+    return 0.55 + 0.14 * len(_notes(data, figure))
+
+
+def _place(figure: Figure, room: float) -> None:
     """Put the panels where they belong: they are alike, so nothing needs to be solved for, which takes long."""
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
         left=1.0 / width,
         right=1.0 - 0.2 / width,
-        bottom=0.62 / height,
-        top=1.0 - 0.25 / height,
+        bottom=0.42 / height,
+        top=1.0 - room / height,
         wspace=0.13,
-        hspace=0.42,
+        hspace=0.46,
     )
     for axis in figure.axes:
         axis.yaxis.set_label_coords(-0.58 / width / axis.get_position().width, 0.5)
 
 
-def draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Look) -> Array:
-    """Draw the runs of a setting, and return the values that were drawn."""
-    color = line.stroke.color
+def draw_curves(axis: Axes, curves: Sequence[Curve], measure: Measure, line: Lines, look: Look) -> list[Array]:
+    """Draw the runs of settings, and return the values that were drawn.
+
+    No setting hides another: single runs of the first are above those of the others, middle lines are above all runs,
+    and there the first, whose stroke is solid, is below the others, which have gaps. The middle line of steps, which
+    jump from one iteration to the next, is smoothed.
+    """
+    return [
+        _draw_curve(axis, curve, measure, line(curve), look, place, len(curves)) for place, curve in enumerate(curves)
+    ]
+
+
+def _draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Look, place: int, count: int) -> Array:
+    color, under = line.stroke.color, 1.0 - place / count
     middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
     if look is Look.CLOUD:
         axis.fill_between(middle.x, middle.low, middle.high, color=color, alpha=0.18, linewidth=0)
         drawn = np.concatenate([middle.low, middle.high])
     else:
         drawn = measure.shown(curve.runs).ravel()
+        dotted = look is Look.DOTTED
         for run in measure.shown(curve.runs):
             axis.plot(
                 *(curve.x, run),
-                color=color, alpha=0.45, zorder=1.5,
-                linewidth=0.7 if look is Look.DOTTED else 0.5, linestyle=":" if look is Look.DOTTED else "-",
+                color=color, alpha=0.45 if dotted else 0.28, zorder=1.0 + under,
+                linewidth=0.7 if dotted else 0.5, linestyle=":" if dotted else "-",
             )  # fmt: skip
     every = max(1, len(middle.x) // 4)
-    offset = list(_STROKES).index(curve.method) if curve.method in _STROKES else 3
+    width = 0.9 if measure.name == "step" else 1.2
     axis.plot(
         middle.x,
-        middle.middle,
+        smooth(middle.middle) if measure.name == "step" else middle.middle,
         label=line.label,
-        linewidth=0.9 if measure.name == "step" else 1.2,
-        zorder=3,
-        **line.stroke.options(every=(every * (1 + offset % 4) // 5, every)),
-        markeredgecolor="white",
+        linewidth=width,
+        zorder=4.0 - under,
+        **line.stroke.options(every=(every * (1 + place) // (1 + count), every)),
+        markeredgecolor=axis.figure.get_facecolor(),
         markeredgewidth=0.4,
     )
     return drawn
+
+
+def smooth(values: Array) -> Array:
+    """Return the running median of values over a thirtieth of the points; NaN counts nowhere."""
+    half = max(1, len(values) // 60)
+    windows = (values[max(0, place - half) : place + half + 1] for place in range(len(values)))
+    return np.array([np.median(some[~np.isnan(some)]) if (~np.isnan(some)).any() else np.nan for some in windows])
 
 
 def set_scale(axis: Axes, measure: Measure, shown: Sequence[Array]) -> None:

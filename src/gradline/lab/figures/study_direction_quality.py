@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradline.lab.figures import style, words
+from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import ANGLE, Curves, curves_of, quantiles
-from gradline.lab.figures.traces import Array
+from gradline.lab.figures.panels import smooth
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -39,23 +40,22 @@ def data(source: Source) -> Curves:
     )
 
 
-def draw(data: Curves) -> Figure:
+def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
     """For each problem the angle along training, above, and against the batch size, below."""
     problems = data.values_of("problem")
     sizes = sorted(data.values_of("batch_size"))
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(2, len(problems), height=4.6, sharey=True)
         for (above, below), problem in zip(axes.T, problems, strict=True):
             middles = []
             for size in sizes:
                 for curve in data.of(problem=problem, batch_size=size):
                     band = quantiles(curve, ANGLE)
-                    stroke = style.LINES[sizes.index(size) % len(style.LINES)]
-                    every = max(1, len(band.x) // 4)
+                    every, place = max(1, len(band.x) // 4), sizes.index(size)
                     above.plot(
-                        *(band.x, _smooth(np.degrees(band.middle))),
-                        label=words.batch(size), linewidth=1.1,
-                        **stroke.options(every=(every * sizes.index(size) // len(sizes), every)),
+                        *(band.x, smooth(np.degrees(band.middle))),
+                        label=labels.batch(size), linewidth=1.1,
+                        **stroke(place, inks).options(every=(every * place // len(sizes), every)),
                     )  # fmt: skip
                     angles = np.degrees(curve.runs[np.isfinite(curve.runs)])
                     middles.append((size, *(np.quantile(angles, [0.5, 0.25, 0.75]) if angles.size else [np.nan] * 3)))
@@ -63,7 +63,7 @@ def draw(data: Curves) -> Figure:
             below.errorbar(
                 *(x, middle),
                 yerr=[middle - low, high - middle],
-                color=style.INKS.text,
+                color=inks.text,
                 marker="o",
                 capsize=3,
                 linewidth=1.0,
@@ -73,19 +73,12 @@ def draw(data: Curves) -> Figure:
             below.set_xticks([], minor=True)
             below.set_xlabel("batch size\n(median and middle half)")
             above.set_xlabel("evaluations")
-            above.set_title(words.problem(problem))
+            above.set_title(labels.problem(problem))
             for axis in (above, below):
                 axis.set_ylim(0.0, 120.0)
                 axis.set_yticks([0, 30, 60, 90, 120], ["0°", "30°", "60°", "90°", "120°"])
-                axis.axhline(90.0, color=style.INKS.faint, linewidth=0.8, zorder=0.5)
+                axis.axhline(90.0, color=inks.faint, linewidth=0.8, zorder=0.5)
         for row in axes:
             row[0].set_ylabel("angle to the full batch's")
-        style.legend_below(figure, axes[0], columns=6)
+        style.legend(figure, axes[0], columns=6)
     return figure
-
-
-def _smooth(values: Array) -> Array:
-    """A running median over a thirtieth of the points."""
-    half = max(1, len(values) // 60)
-    windows = (values[max(0, place - half) : place + half + 1] for place in range(len(values)))
-    return np.array([np.median(some[~np.isnan(some)]) if (~np.isnan(some)).any() else np.nan for some in windows])

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.figures import style, words
+from gradline.lab.figures import labels, style
 from gradline.lab.figures.traces import Array, missing, select, traces
+from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -71,9 +72,9 @@ def data(source: Source) -> Data:
     return Data(methods, np.array(directions), np.array(sizes), counts, medians["train_loss"], medians["test_error"])
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """A row for each method: training loss left, test error right, the numbers written into the fields."""
-    with style.settings():
+    with style.settings(inks):
         height = 0.4 + 0.45 * len(data.direction_batch_sizes)
         figure, axes = style.panels(len(data.methods), 2, height=0.5 + len(data.methods) * (height + 0.7))
         letters = iter("abcdefgh")
@@ -84,7 +85,7 @@ def draw(data: Data) -> Figure:
                 for which, sizes in ((axis.xaxis, data.batch_sizes), (axis.yaxis, data.direction_batch_sizes)):
                     which.set_ticks(np.arange(len(sizes)) + 0.5, [str(size) for size in sizes])
                     which.set_tick_params(length=0)
-                style.letter(axis, next(letters), f"{words.method(method)}, {title}")
+                style.letter(axis, next(letters), f"{labels.method(method)}, {title}")
                 if row + 1 == len(data.methods):
                     axis.set_xlabel("samples of an evaluation that resolves the step")
             axes[row, 0].set_ylabel("samples of the direction")
@@ -98,7 +99,9 @@ def _heat(axis: Any, values: Array, scale: Array, *, logarithmic: bool) -> None:
     finite = all_shades[np.isfinite(all_shades)]
     low, high = (float(finite.min()), float(finite.max())) if finite.size else (0.0, 1.0)
     high = high if high > low else low + 1.0
-    axis.pcolormesh(np.ma.masked_invalid(shade), cmap=style.SURFACE, vmin=low, vmax=high, edgecolors="white")
+    axis.pcolormesh(
+        np.ma.masked_invalid(shade), cmap=style.SURFACE, vmin=low, vmax=high, edgecolors=axis.figure.get_facecolor()
+    )
     for row, column in np.ndindex(values.shape):
         if np.isnan(values[row, column]):
             continue

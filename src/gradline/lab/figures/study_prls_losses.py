@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gradline.lab.figures import style, words
+from gradline.lab.figures import labels
 from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curve, Curves, curves_of
+from gradline.lab.figures.line_styles import NUMBERS
 from gradline.lab.figures.panels import Line, Look, Row, draw_panels
 from gradline.lab.figures.traces import missing
-from gradline.plot.inks import LIGHT as INKS
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,12 +29,6 @@ CAPTION = (
 NEEDS = ("prls-losses",)
 MEASURES = (TRAIN_ERROR, STEP)
 PUBLISHED = "-published-loss"
-_STROKES = {
-    ("gols-i", False): style.Stroke(INKS.blue, "-", "o"),
-    ("gols-i", True): style.Stroke("#56b4e9", (0, (1, 0.8)), "^"),
-    ("prls", False): style.Stroke(INKS.orange, (0, (4, 1.2)), "s"),
-    ("prls", True): style.Stroke(INKS.purple, (0, (4, 1, 1, 1)), "D"),
-}
 
 
 def data(source: Source) -> Curves:
@@ -52,18 +48,20 @@ def data(source: Source) -> Curves:
     return found
 
 
-def draw(data: Curves) -> Figure:
+def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
     """Two rows for each network, a column for each batch size."""
     networks = list(dict.fromkeys(name.removesuffix(PUBLISHED) for name in data.values_of("problem")))
     rows = [
-        Row(f"{words.problem(network)}\n{measure.words}", measure, {"problem": (network, network + PUBLISHED)})
+        Row(f"{labels.problem(network)}\n{measure.words}", measure, {"problem": (network, network + PUBLISHED)})
         for network in networks
         for measure in MEASURES
     ]
-    return draw_panels(data, rows, look=Look.CLOUD, line=_line)
+    return draw_panels(data, rows, look=Look.CLOUD, inks=inks, line=partial(_line, inks))
 
 
-def _line(curve: Curve) -> Line:
+def _line(inks: Inks, curve: Curve) -> Line:
+    """A colour for each method, dashes and a marker for each loss."""
     published = curve.problem.endswith(PUBLISHED)
-    label = f"{words.method(curve.method)}, {'published' if published else 'consistent'} loss"
-    return Line(label, _STROKES[curve.method, published])
+    label = f"{labels.method(curve.method)}, {'published' if published else 'consistent'} loss"
+    number = NUMBERS[curve.method]
+    return Line(label, stroke(number + 2 * published, inks)._replace(color=inks.data[number]))

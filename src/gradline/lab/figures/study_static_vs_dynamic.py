@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
-from gradline.lab.figures import style, words
+from gradline.lab.figures import labels
 from gradline.lab.figures.curves import TRAIN_LOSS, Curve, Curves, curves_of
 from gradline.lab.figures.panels import Line, Look, Row, draw_panels
 from gradline.lab.figures.traces import missing
-from gradline.plot.inks import LIGHT as INKS
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -24,10 +25,6 @@ CAPTION = (
 NEEDS = ("static-vs-dynamic",)
 NAME = "the figure of static-vs-dynamic"
 METHODS = ("gols-i", "prls", "armijo", "golden-section")
-_STROKES = {
-    "static": style.Stroke(INKS.orange, (0, (4, 1.2)), "s"),
-    "dynamic": style.Stroke(INKS.blue, "-", "o"),
-}
 
 
 def data(source: Source) -> Curves:
@@ -46,15 +43,16 @@ def data(source: Source) -> Curves:
     return found
 
 
-def draw(data: Curves) -> Figure:
+def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
     """A row for each search, a column for each batch size."""
     rows = [
-        Row(f"{words.method(name)}\n{TRAIN_LOSS.words}", TRAIN_LOSS, {"method": name})
+        Row(f"{labels.method(name)}\n{TRAIN_LOSS.words}", TRAIN_LOSS, {"method": name})
         for name in data.values_of("method")
     ]
-    return draw_panels(data, rows, look=Look.CLOUD, line=_line)
+    return draw_panels(data, rows, look=Look.CLOUD, inks=inks, line=partial(_line, inks))
 
 
-def _line(curve: Curve) -> Line:
-    kept = {"static": "static: one mini-batch a search", "dynamic": "dynamic: one an evaluation"}
-    return Line(kept[curve.sampling], _STROKES[curve.sampling])
+def _line(inks: Inks, curve: Curve) -> Line:
+    if curve.sampling == "static":
+        return Line("static: one mini-batch a search", stroke(1, inks))
+    return Line("dynamic: one an evaluation", stroke(0, inks))

@@ -1,7 +1,6 @@
-"""The look of all figures, and how they are written to files.
+"""Settings and layout of all figures, and how they are written to files. Colours and strokes: `gradline.plot.inks`.
 
-Colours are those of Okabe and Ito. No two things are told apart by colour alone: lines differ in their dashes or marks,
-surfaces have a colour map whose lightness rises steadily, so all is legible in grey too.
+Surfaces have a colour map whose lightness rises steadily, so that they are legible in grey too.
 """
 
 from __future__ import annotations
@@ -10,16 +9,14 @@ import os
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from gradline.installing import not_installed
-from gradline.plot.inks import LIGHT as INKS
+from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-__all__ = ["INKS", "LINES", "SURFACE", "Stroke", "legend_below", "letter", "panels", "save", "settings"]
 
 SURFACE = "cividis"
 """The colour map of surfaces: the same to most eyes, and steadily lighter in grey."""
@@ -30,49 +27,29 @@ PIXELS = 200
 FILES = (".pdf", ".png")
 
 
-class Stroke(NamedTuple):
-    """How a line is drawn, so that it is known by more than its colour."""
-
-    color: str
-    linestyle: Any
-    marker: str
-
-    def options(self, *, every: Any = None) -> dict[str, Any]:
-        """For `Axes.plot`; with a mark at every so many points."""
-        marks = {} if every is None else {"marker": self.marker, "markevery": every, "markersize": 4}
-        return {"color": self.color, "linestyle": self.linestyle, **marks}
-
-
-LINES = (
-    Stroke(INKS.blue, "--", "o"),
-    Stroke(INKS.orange, "-.", "s"),
-    Stroke(INKS.green, (0, (1, 1)), "^"),
-    Stroke(INKS.purple, (0, (5, 1, 1, 1, 1, 1)), "D"),
-    Stroke("#e69f00", (0, (3, 1)), "v"),
-    Stroke("#56b4e9", (0, (6, 2)), "P"),
-)
-"""Six lines that can be told apart, in colour and in grey."""
-
 SETTINGS: dict[str, Any] = {
-    **INKS.rc,
-    "figure.facecolor": "white",
-    "savefig.facecolor": "white",
     "font.size": 8.5,
     "axes.titlesize": 9.0,
     "axes.labelsize": 8.5,
     "legend.fontsize": 7.5,
     "xtick.labelsize": 7.5,
     "ytick.labelsize": 7.5,
-    "axes.edgecolor": "#808080",
     "axes.linewidth": 0.8,
     "lines.linewidth": 1.3,
+    "grid.linewidth": 0.5,
     "pdf.fonttype": 42,  # text stays text
 }
 
 
-def settings() -> Any:
-    """The matplotlib settings of all figures, for a `with` statement."""
-    return matplotlib("").rc_context(SETTINGS)
+def settings(inks: Inks = LIGHT) -> Any:
+    """Return the matplotlib settings of all figures as a context manager.
+
+    Args:
+        inks: of the page.
+    """
+    page = {"figure.facecolor": inks.page, "savefig.facecolor": inks.page, "axes3d.xaxis.panecolor": "none"}
+    page |= {"axes3d.yaxis.panecolor": "none", "axes3d.zaxis.panecolor": "none", "grid.color": inks.faint}
+    return matplotlib("").rc_context({**inks.rc, **SETTINGS, **page})
 
 
 def matplotlib(part: str) -> Any:
@@ -103,24 +80,14 @@ def letter(axis: Axes, name: str, title: str = "") -> None:
     axis.set_title(f"({name}) {title}".strip(), loc="left")
 
 
-def legend_below(figure: Figure, axes: Iterable[Axes], *, columns: int, **options: Any) -> None:
-    """One legend for several axes, below them all, where it hides nothing."""
+def legend(figure: Figure, axes: Iterable[Axes], *, columns: int, where: str = "outside lower center") -> None:
+    """Add one legend for several axes, outside them all, where it hides nothing."""
     entries: dict[str, Any] = {}
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    figure.legend(
-        list(entries.values()),
-        list(entries),
-        **{
-            "loc": "outside lower center",
-            "ncols": columns,
-            "frameon": False,
-            "handlelength": 2.4,
-            "columnspacing": 1.4,
-            **options,
-        },
-    )
+    options: dict[str, Any] = {"loc": where, "ncols": columns, "frameon": False}
+    figure.legend(list(entries.values()), list(entries), **options, handlelength=2.4, columnspacing=1.4)
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] = FILES) -> list[Path]:
@@ -144,7 +111,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] =
         dateless = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(ending)
         try:
             with settings():
-                figure.savefig(draft, dpi=PIXELS, metadata=dateless)
+                figure.savefig(draft, dpi=PIXELS, metadata=dateless, facecolor=figure.get_facecolor())
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)

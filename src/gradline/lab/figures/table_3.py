@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.figures import style, words
+from gradline.lab.figures import labels, style
 from gradline.lab.figures.traces import missing, select, traces
+from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -21,9 +22,10 @@ CAPTION = (
     "The fewest, the most, the most after the first iteration, and the mean number of evaluations in an iteration, of "
     "NetPI with ten hidden layers, over all runs; the mean is that of the runs' means. In italics: the paper's."
 )
+PAPER = "GOLS-I: 1 to 28 evaluations in an iteration (at most 11 after the first), 1.3 on average. PrLS: 1 to 7, 2.7."
 NEEDS = ("netpi-10",)
 
-PAPER = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
+PUBLISHED = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
 """What the paper has; it does not tell PrLS's first iteration from the others."""
 
 
@@ -54,31 +56,33 @@ class Data:
 def data(source: Source) -> Data:
     """Count the probes of each iteration of a directory, or of `gradline.lab.results`."""
     runs = select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls"))
-    runs = [run for run in runs if len(run.probes)]
-    if not runs:
+    counted = {
+        method: [run.probes for run in runs if run.method == method and run.probes is not None]
+        for method in dict.fromkeys(run.method for run in runs)
+    }
+    counted = {method: probes for method, probes in counted.items() if probes}
+    if not counted:
         raise missing("table 3", "netpi-10")
-    methods = tuple(dict.fromkeys(run.method for run in runs))
-    of = [[run.probes for run in runs if run.method == method] for method in methods]
     return Data(
-        methods=methods,
-        runs=np.array([len(probes) for probes in of]),
-        fewest=np.array([min(int(one.min()) for one in probes) for probes in of]),
-        most=np.array([max(int(one.max()) for one in probes) for probes in of]),
-        most_later=np.array([max(int(one[1:].max(initial=0)) for one in probes) for probes in of]),
-        mean=np.array([np.mean([one.mean() for one in probes]) for probes in of]),
+        methods=tuple(counted),
+        runs=np.array([len(some) for some in counted.values()]),
+        fewest=np.array([min(one.fewest for one in some) for some in counted.values()]),
+        most=np.array([max(one.most for one in some) for some in counted.values()]),
+        most_later=np.array([max(one.most_later for one in some) for some in counted.values()]),
+        mean=np.array([np.mean([one.mean for one in some]) for some in counted.values()]),
     )
 
 
-def draw(data: Data) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     """The table, with the paper's row below each of ours."""
     header = ["", "runs", "fewest", "most", "most after the first", "mean"]
     cells, slanted = [], []
     for place, method in enumerate(data.methods):
         ours = [str(column[place]) for column in (data.runs, data.fewest, data.most, data.most_later)]
-        cells.append([words.method(method), *ours, f"{data.mean[place]:.2f}"])
-        cells.append(["in the paper", "10", *(str(value) for value in PAPER[method])])
+        cells.append([labels.method(method), *ours, f"{data.mean[place]:.2f}"])
+        cells.append(["in the paper", "10", *(str(value) for value in PUBLISHED[method])])
         slanted.append(len(cells))
-    with style.settings():
+    with style.settings(inks):
         figure, axes = style.panels(1, 1, height=0.4 + 0.28 * (len(cells) + 1), width=6.0)
         axis = axes[0, 0]
         axis.axis("off")
@@ -95,12 +99,13 @@ def draw(data: Data) -> Figure:
         table.auto_set_font_size(False)
         table.set_fontsize(9.0)
         for (row, column), cell in table.get_celld().items():
-            cell.set_edgecolor(style.INKS.faint)
+            cell.set_edgecolor(inks.faint)
             if column == 0:
                 cell.get_text().set_horizontalalignment("left")
             if row in slanted:
                 cell.get_text().set_style("italic")
-                cell.get_text().set_color("#666666")
+                cell.get_text().set_color(inks.text)
+                cell.get_text().set_alpha(0.7)
             elif row == 0 or column == 0:
                 cell.get_text().set_weight("bold")
     return figure

@@ -13,7 +13,7 @@ from gradline.lab.methods import METHODS, Method, Peer
 from gradline.lab.methods.objective import Objective
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
-from gradline.lab.tools.seclusion import secluded
+from gradline.lab.tools.isolation import isolated
 from gradline.lab.tools.threads import threads
 from gradline.torch.private import DispatchMode, leaves
 
@@ -36,7 +36,7 @@ def peak_copies(method: Method) -> float:
     objective = Objective(task, Batches(seed=0, purpose=Purpose.PROBES, samples=task.samples, size=4))
     objective.next_batch()
 
-    with secluded(), Allocated() as allocated:
+    with isolated(), Allocated() as allocated:
         stepper = method.build(objective)
         for _ in range(STEPS):
             stepper.step()

@@ -1,9 +1,12 @@
-"""Many runs of a comparison in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
+"""Many runs in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
-What `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the first
-point, the last one within the budget, the last one of all and the first one at the target are always kept, the last
-three with all their digits, and no rounding takes another loss to the other side of its target. The same records give
-the same bytes.
+Runs of a comparison are kept as trajectories, all others as digests (see `digests`): a run's whole configuration, its
+summary to nine digits and its curves on a coarser grid, from which tables, claims, figures and reports are made.
+
+Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the
+first point, the last one within the budget, the last one of all and the first one at the target are always kept, the
+last three with all their digits, and no rounding takes another loss to the other side of its target. The same runs
+give the same bytes.
 """
 
 from __future__ import annotations
@@ -22,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from gradline.lab.findings.digests import Digest, digests_from_values, digests_to_values
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
-from gradline.lab.tools.files import Limited, whole
+from gradline.lab.tools.files import Limited, atomic_write
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 3
@@ -58,12 +62,14 @@ class Packed:
         targets: of each setting, the training loss that was to be reached when the file was made.
         commands: that made the runs.
         memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
+        digests: the runs that are not of a comparison.
     """
 
     records: tuple[Trajectory, ...]
     targets: Mapping[str, float]
     commands: tuple[str, ...] = ()
     memory: Mapping[str, float | str] = field(default_factory=dict)
+    digests: tuple[Digest, ...] = ()
 
     def check(self, targets: Mapping[str, float]) -> None:
         """Raise `ValueError` unless these targets are those of the file: its curves were thinned for them."""
@@ -112,9 +118,11 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
             if name not in Point._field_defaults or any(_known(name, record) for record in thin)
         },
     }
+    if packed.digests:
+        values["digests"] = digests_to_values(packed.digests)
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
-    with whole(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
+    with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
         zipped.write(text.encode())
     return path
 
@@ -159,7 +167,8 @@ def _from(values: dict[str, Any]) -> Packed:
                 points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
             )
         )
-    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"])
+    digests = digests_from_values(values["digests"]) if "digests" in values else ()
+    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], digests)
 
 
 def _known(name: str, record: Trajectory) -> bool:

@@ -50,18 +50,15 @@ def results(
     found = list(_chosen(directory, chosen, report))
     if not found:
         return pd.DataFrame(columns=[*_CONFIGURATION, *COLUMNS])
-    runs = _typed(pd.DataFrame([_configuration(result.run) for result in found]))
+    runs = _typed(pd.DataFrame([configuration(result.run) for result in found]))
     rows = runs.loc[np.repeat(np.arange(len(found)), [len(result) for result in found])].reset_index(drop=True)
     columns = {name: np.concatenate([result.columns[name] for result in found]) for name in COLUMNS}
     return pd.concat([rows, _typed(pd.DataFrame(columns))], axis=1)
 
 
-def loaded(
-    directory: str | os.PathLike[str], *, report: Report | None = None
-) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
-    """Each run's configuration and its columns, one run in memory at a time."""
-    for result in _chosen(directory, {}, report):
-        yield _configuration(result.run), result.columns
+def stored(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Result]:
+    """Each result of a directory, one in memory at a time."""
+    return _chosen(directory, {}, report)
 
 
 def summary(
@@ -77,12 +74,15 @@ def summary(
 ) -> pd.DataFrame:
     """What became of each run: one row a run, the run's configuration as the first columns.
 
+    `directory` may also be a file that `gradline results --pack` wrote; `stalled_after` is then that of the writing.
+
     | column | |
     |---|---|
     | iterations, evaluations | made |
     | probes_min, probes_mean, probes_max | of one search |
     | probes_max_later | of one search, but for the first |
     | step_min, step_max | of the steps that are not zero |
+    | step_early, step_late | median step of the first tenth of the iterations, and of the last |
     | start_train_loss | before the first step |
     | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
     | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
@@ -92,10 +92,21 @@ def summary(
     | stop.SIGN_CHANGE, ... | searches that ended so |
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
-    rows = [
-        _configuration(result.run) | summary_row(result, stalled_after=stalled_after)
-        for result in _chosen(directory, chosen, report)
-    ]
+    if Path(directory).is_file():
+        from gradline.lab.findings.packed import unpack
+
+        rows = [configuration(one.header.run) | one.summary for one in unpack(directory).digests]
+        rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
+    else:
+        rows = [
+            configuration(result.run) | summary_row(result, stalled_after=stalled_after)
+            for result in _chosen(directory, chosen, report)
+        ]
+    return summary_frame(rows)
+
+
+def summary_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
+    """Return rows of configurations and summaries as one table, as `summary` has it."""
     if not rows:
         return pd.DataFrame(columns=[*_CONFIGURATION, "iterations", "evaluations"])
     frame = _typed(pd.DataFrame(rows))
@@ -114,6 +125,7 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     probes = probes[~np.isnan(probes)]  # of a method that is no search of ours there are none
     evaluations = float(columns["evaluations"][-1]) if len(result) else 0.0
     moved = steps[steps > 0]
+    tenth = -(-steps.size // 10)
     row: dict[str, Any] = {
         "iterations": int(searched.sum()),
         "evaluations": evaluations,
@@ -123,6 +135,8 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
         "probes_max_later": int(probes[1:].max(initial=0)),
         "step_min": float(moved.min()) if moved.size else np.nan,
         "step_max": float(moved.max()) if moved.size else np.nan,
+        "step_early": _median(steps[:tenth]),
+        "step_late": _median(steps[steps.size - tenth :]),
     }
     row["start_train_loss"] = float(columns["train_loss"][0]) if len(result) else np.nan
     for name in ("train_loss", "train_error", "test_loss", "test_error"):
@@ -143,6 +157,10 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     return row | {f"stop.{name}": int(count) for name, count in zip(names, counts, strict=True)}
 
 
+def _median(steps: NDArray[Any]) -> float:
+    return float(np.median(steps)) if steps.size else float("nan")
+
+
 def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
     """Evaluations when something was so for the first time."""
     return float(evaluations[np.argmax(when)]) if when.any() else None
@@ -151,12 +169,16 @@ def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
 def _chosen(
     directory: str | os.PathLike[str], chosen: dict[str, Choice[Any]], report: Report | None
 ) -> Iterator[Result]:
+    if Path(directory).is_file():
+        raise NotADirectoryError(
+            f"directory must be one that a study was run into (a packed file has no iterations), got {directory}"
+        )
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"directory must be one that a study was run into, but {directory} does not exist")
     store = Store(directory, report=report)
     for path, header in store.headers():
-        configuration = _configuration(header.run)
-        if all(_matches(configuration[name], choice) for name, choice in chosen.items()):
+        setting = configuration(header.run)
+        if all(_matches(setting[name], choice) for name, choice in chosen.items()):
             try:
                 yield store.load(path.stem)
             except KeyError as error:
@@ -190,7 +212,8 @@ SETTINGS = tuple(_CONFIGURATION)
 """The first columns of every table: what tells runs apart."""
 
 
-def _configuration(run: Run) -> dict[str, Any]:
+def configuration(run: Run) -> dict[str, Any]:
+    """Return the first columns of every table for a run."""
     return {name: value(run) for name, value in _CONFIGURATION.items()}
 
 

@@ -1,17 +1,24 @@
-"""Where comparisons are read from: a directory of runs, or a packed file."""
+"""Where runs are read from: a directory, or a packed file."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from gradline.lab.findings.comparison import Comparison, compare
-from gradline.lab.findings.packed import Packed, portable, unpack
+from gradline.lab.findings.digests import Digest, digest
+from gradline.lab.findings.packed import Packed, pack, portable, unpack
+from gradline.lab.findings.query import stored
+from gradline.lab.findings.traces import POINTS
 from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
 from gradline.lab.studies import Study, load
 from gradline.lab.tools.files import Report
 
+PACKED_POINTS = 120
+"""Intervals of a curve in a packed file: as many as a panel of a printed figure can show."""
 COMMANDS = "commands.txt"
 """The file of a directory with the commands that made its runs."""
 
@@ -54,6 +61,50 @@ def _packed(source: str | os.PathLike[str], study: Study, report: Report | None)
     packed = unpack(path)
     packed.check(targets)
     return packed
+
+
+def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Report | None = None) -> Iterator[Digest]:
+    """Each run of a source, thinned; of a directory, one run in memory at a time.
+
+    Args:
+        source: a directory that a study was run into, or a file that `gradline results --pack` wrote.
+        points: intervals of the curves of a directory's runs; those of a file are as they are.
+        report: where to say which files were passed over and why.
+    """
+    if Path(source).is_file():
+        yield from unpack(source).digests
+        return
+    for result in stored(source, report=report):
+        yield digest(result, points=points)
+
+
+def pack_directory(
+    directory: str | os.PathLike[str], path: str | os.PathLike[str], *, report: Report | None = None
+) -> Packed:
+    """Add the runs of a directory that are of no comparison to a packed file; return what it holds.
+
+    Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
+    by several people: see `packed_keys`.
+
+    Args:
+        directory: that studies were run into.
+        path: the file; it need not exist.
+        report: where to say which files were passed over and why.
+    """
+    before = unpack(path) if Path(path).exists() else Packed((), {})
+    found = {one.header.run.key: one for one in before.digests}
+    for one in digests(directory, points=PACKED_POINTS, report=report):
+        if not one.header.run.benchmark:
+            found[one.header.run.key] = one
+    made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
+    packed = replace(before, commands=tuple(made_by), digests=tuple(found.values()))
+    pack(packed, path)
+    return packed
+
+
+def packed_keys(path: str | os.PathLike[str]) -> frozenset[str]:
+    """Return the keys of the runs of a packed file that are of no comparison: they need not be made again."""
+    return frozenset(one.header.run.key for one in unpack(path).digests)
 
 
 def commands(directory: str | os.PathLike[str]) -> list[str]:

@@ -1,12 +1,12 @@
-"""Checkpoints: the state of runs under way, so that a killed study loses little.
+"""Checkpoints of runs in progress.
 
-A checkpoint is one zip file with two members: `runs.json` (which runs, of which versions; cheap to look at) and
-`state.pt` (what the engine's `state_dict` gave). It is read without running any code of it, and nothing that it names
-is imported: it is taken up only for runs whose problem and search this program has itself. A checkpoint of another
-version, or one that is torn, is reported and passed over; its runs start anew.
+A checkpoint is a zip file with two members: `runs.json` (the runs and versions, quick to read) and `state.pt` (the
+engine's `state_dict`). Reading it runs no code and imports nothing that it names: it is used only for runs whose
+problem and method this program knows. A checkpoint that is damaged or of another version is reported and not used; its
+runs start anew.
 
-The first checkpoint of a group, at its very start, has no state: it says which runs go together. Runs that share an
-engine share its roundings, so a group that is taken up must be the whole group to end with the same bits.
+The first checkpoint of a group has no state and says which runs are advanced together. Runs that share an engine share
+its rounding, so a group must be resumed as a whole to end with the same bits.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import version
@@ -26,40 +26,40 @@ from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Absent
 from gradline.lab.problems import Problem
-from gradline.lab.tools.files import Report, whole
+from gradline.lab.tools.files import Report, atomic_write
 
 FORMAT = 2
 
 
 class CheckpointError(ValueError):
-    """A file is torn, or no checkpoint, or one of another version."""
+    """A file is damaged, not a checkpoint, or of another version."""
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A checkpoint on the disk: the runs its engine was made with (some may have finished since) and its file."""
+    """A checkpoint file, and the runs its engine was created with (some may have finished since)."""
 
     path: Path
     runs: tuple[Run, ...]
 
     @property
-    def begun(self) -> bool:
-        """Whether there is a state to go on from; else it only tells which runs go together."""
+    def has_state(self) -> bool:
+        """Whether it has a state; otherwise it only says which runs are advanced together."""
         with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(self.path) as archive:
             return "state.pt" in archive.namelist()
         return False
 
     def state(self) -> dict[str, Any] | None:
-        """The engine's state, `None` at the very start. Raises `CheckpointError`."""
+        """Return the engine's state, or `None` if it has none. Raises `CheckpointError`."""
         import torch
 
         try:
             with zipfile.ZipFile(self.path) as archive:
                 if "state.pt" not in archive.namelist():
                     return None
-                content = _member(archive, "state.pt")
+                content = archive.read("state.pt")
             state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
-        except Exception as error:  # zipfile, pickle and torch have many ways to say that a file is not theirs
+        except Exception as error:  # zipfile, pickle and torch raise many types for damaged files
             raise CheckpointError(f"its state cannot be read: {error}") from error
         return state
 
@@ -72,30 +72,30 @@ class Checkpoints:
         self._report = report
 
     def of(self, runs: Sequence[Run]) -> Checkpoint:
-        """The checkpoint of these runs, which need not be there yet."""
+        """Return the checkpoint of runs, whose file need not exist."""
         digest = hashlib.sha256("\n".join(run.key for run in runs).encode()).hexdigest()[:16]
         return Checkpoint(self.folder / f"{runs[0].problem.name}_b{runs[0].batch_size}_{digest}.zip", tuple(runs))
 
     def write(self, checkpoint: Checkpoint, state: dict[str, Any] | None) -> None:
-        """Put a state in the place of the one before it; `None`: that these runs go together."""
+        """Write a state; `None`: only that these runs are advanced together."""
         import torch
 
         header = {"format": FORMAT, "versions": versions(), "runs": [run.to_dict() for run in checkpoint.runs]}
-        with whole(checkpoint.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+        with atomic_write(checkpoint.path) as file, zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
             archive.writestr("runs.json", json.dumps(header))
             if state is not None:
                 with archive.open("state.pt", "w", force_zip64=True) as member:
                     torch.save(state, member)
 
     def usable(self, runs: Sequence[Run], store: Store) -> list[Checkpoint]:
-        """Checkpoints whose unfinished runs are all among these. No two of them share an unfinished run."""
+        """Return checkpoints whose unfinished runs are all among `runs`; no two of them share an unfinished run."""
         keys = {run.key for run in runs}
         problems = {run.problem for run in runs}
         found: list[Checkpoint] = []
         for path in sorted(self.folder.glob("*.zip")):
             try:
                 checkpoint = read(path)
-            except FileNotFoundError:  # its runs have just been finished by somebody
+            except FileNotFoundError:  # another process has just finished its runs
                 continue
             except CheckpointError as error:
                 self._report(f"{path} is not used ({error}): its runs start anew")
@@ -103,35 +103,34 @@ class Checkpoints:
             if not any(run.key in keys for run in checkpoint.runs):
                 continue
             unfinished = {run.key for run in store.missing(checkpoint.runs)}
-            strange = _strange(checkpoint, problems) if unfinished & keys else None
-            if strange is not None:
-                self._report(f"{path} is not used ({strange}): its runs start anew")
+            unknown = _unknown(checkpoint, problems) if unfinished & keys else None
+            if unknown is not None:
+                self._report(f"{path} is not used ({unknown}): its runs start anew")
             elif unfinished and unfinished <= keys:
                 found.append(checkpoint)
                 keys -= unfinished
-            elif unfinished & keys and checkpoint.begun:
+            elif unfinished & keys and checkpoint.has_state:
                 self._report(f"{path} is not used (it holds other runs too): its runs start anew")
         return found
 
-    def drop(self, runs: Iterable[Run]) -> None:
-        """Remove the checkpoints that hold any of these runs: they are to go apart from now on."""
+    def remove(self, runs: Iterable[Run]) -> None:
+        """Remove the checkpoints of any of these runs, which are no longer advanced together."""
         keys = {run.key for run in runs}
+        self._remove(lambda held: not held.isdisjoint(keys))
+
+    def remove_finished(self, stored: set[str]) -> None:
+        """Remove the checkpoints whose runs are all stored."""
+        self._remove(lambda held: held <= stored)
+
+    def _remove(self, condition: Callable[[set[str]], bool]) -> None:
         for path in self.folder.glob("*.zip"):
             with suppress(CheckpointError, FileNotFoundError):
-                if any(run.key in keys for run in read(path).runs):
-                    path.unlink(missing_ok=True)
-
-    def tidy(self, stored: Iterable[str]) -> None:
-        """Remove the checkpoints that have nothing left to do."""
-        done = set(stored)
-        for path in self.folder.glob("*.zip"):
-            with suppress(CheckpointError, FileNotFoundError):
-                if {run.key for run in read(path).runs} <= done:
+                if condition({run.key for run in read(path).runs}):
                     path.unlink(missing_ok=True)
 
 
-def _strange(checkpoint: Checkpoint, problems: set[Problem]) -> str | None:
-    """What in a checkpoint would have to be imported because the file says so."""
+def _unknown(checkpoint: Checkpoint, problems: set[Problem]) -> str | None:
+    """Return what in a checkpoint this program does not know, or `None`."""
     for run in checkpoint.runs:
         if isinstance(run.method, Absent):
             return f"its method {run.method.name} is not imported, or of another revision"
@@ -141,10 +140,10 @@ def _strange(checkpoint: Checkpoint, problems: set[Problem]) -> str | None:
 
 
 def read(path: Path) -> Checkpoint:
-    """The checkpoint in a file, without its state. Raises `FileNotFoundError` or `CheckpointError`."""
+    """Read a checkpoint without its state. Raises `FileNotFoundError` or `CheckpointError`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(_member(archive, "runs.json"))
+            header = json.loads(archive.read("runs.json"))
         if header["format"] != FORMAT or header["versions"] != versions():
             made = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
             raise CheckpointError(f"it is of another version: {made}, format {header['format']}")
@@ -152,16 +151,9 @@ def read(path: Path) -> Checkpoint:
     except (FileNotFoundError, CheckpointError):
         raise
     except Exception as error:
-        raise CheckpointError(f"it is torn or no checkpoint: {error}") from error
-
-
-def _member(archive: zipfile.ZipFile, name: str) -> bytes:
-    """What a checkpoint has under a name. Ours are not compressed, so that none is larger than its file."""
-    if archive.getinfo(name).compress_type != zipfile.ZIP_STORED:
-        raise CheckpointError(f"its {name} is compressed, which none of ours is")
-    return archive.read(name)
+        raise CheckpointError(f"it is damaged or no checkpoint: {error}") from error
 
 
 def versions() -> dict[str, str]:
-    """What decides whether a state can be taken up exactly."""
+    """Return the versions that must match to resume exactly."""
     return {"gradline": version("gradline"), "torch": version("torch")}

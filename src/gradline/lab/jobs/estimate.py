@@ -1,4 +1,4 @@
-"""What a study will take, measured by running a little of it."""
+"""Estimate time, memory and disk space of a study by running a part of it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,22 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradline.lab.jobs.cost import row_bytes
 from gradline.lab.jobs.engine import MakeEngine
-from gradline.lab.jobs.grouping import groups, makespan
+from gradline.lab.jobs.grouping import groups, makespan, row_bytes
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.threads import threads
 
 BYTES_OF_FILE = 9_000
-"""Of a result without its rows."""
+"""Size of a result without rows."""
 BYTES_OF_ROW = 45
-"""Of an iteration in a result."""
+"""Size of an iteration in a result."""
 EVALUATIONS_OF_ITERATION = 2
-"""On average, about: for the size on disk."""
+"""Mean number of evaluations per iteration."""
 
 
 @dataclass(frozen=True)
 class Pace:
-    """How fast runs of one kind go when they go together: a problem, a batch size, and how many runs that is."""
+    """Evaluations per second (`rate`) of the runs of one problem and batch size, and the number of these runs."""
 
     problem: str
     batch_size: int
@@ -33,13 +32,13 @@ class Pace:
 
     @property
     def seconds(self) -> float:
-        """Of one worker for all of them."""
+        """Seconds one worker needs for all these runs."""
         return self.evaluations / self.rate
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Of a study: time in seconds, memory and disk in bytes."""
+    """Estimate for a study: time in seconds; memory, disk space and size of checkpoints in bytes."""
 
     paces: tuple[Pace, ...]
     seconds: float
@@ -47,7 +46,7 @@ class Estimate:
     disk: int
     checkpoints: int
     measured: float
-    """Seconds that measuring took."""
+    """Seconds the measurement took."""
 
 
 def estimate(
@@ -59,10 +58,10 @@ def estimate(
     probe_seconds: float = 0.5,
     notice: Callable[[str], None] = lambda text: None,
 ) -> Estimate:
-    """Run each kind of runs for a moment on one thread, and conclude from it.
+    """Run each kind of runs for `probe_seconds` on one thread and extrapolate.
 
-    The time is that of the first evaluations: searches get shorter or longer later, and other programs take their share
-    of the machine. Take it as good to a factor of 1.5.
+    The estimate is correct to a factor of about 1.5: searches get shorter or longer in the course of training, and
+    other programs use the machine too.
     """
     began = time.monotonic()
     with threads():
@@ -91,7 +90,7 @@ def _kind(run: Run) -> tuple[str, int]:
 
 
 def _samples(tasks: Sequence[tuple[Run, ...]]) -> Iterator[tuple[tuple[str, int], tuple[Run, ...]]]:
-    """One task of each kind."""
+    """Yield one task of each kind."""
     seen = set()
     for task in tasks:
         if _kind(task[0]) not in seen:
@@ -100,7 +99,7 @@ def _samples(tasks: Sequence[tuple[Run, ...]]) -> Iterator[tuple[tuple[str, int]
 
 
 def _rate(runs: Sequence[Run], seconds: float, make_engine: MakeEngine) -> float:
-    """Evaluations a second of an engine, after its first round, which pays for what is made once."""
+    """Return the evaluations per second of an engine after its first round, which includes set-up."""
     engine = make_engine(runs, None)
     engine.advance()
     before, began = engine.evaluations, time.perf_counter()
@@ -110,7 +109,7 @@ def _rate(runs: Sequence[Run], seconds: float, make_engine: MakeEngine) -> float
 
 
 def _peak_memory() -> int:
-    """The most that this process has had in memory so far."""
+    """Return the peak memory of this process."""
     try:
         import resource
     except ModuleNotFoundError:  # Windows

@@ -1,9 +1,9 @@
-"""Where tasks run: executors with the interface of `concurrent.futures`.
+"""Executors of tasks, with the interface of `concurrent.futures`.
 
 | backend | |
 |---|---|
-| `processes` | processes of this machine; one that dies takes only its own task with it |
-| `inline` | this very process, one task after another: for debuggers |
+| `processes` | processes on this machine; one that dies breaks only its own task |
+| `inline` | this process, one task after another: for debuggers |
 | `dask` | a Dask cluster of this machine's processes |
 | `tcp://host:port` | an existing Dask scheduler; its workers must see the study's directory under the same path |
 """
@@ -14,24 +14,22 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
-from importlib import import_module
 from typing import Any
 
-from gradline.installing import not_installed
+from gradline.lab.tools.extras import import_extra
 from gradline.searches.arguments import require
 
 
 class Inline(Executor):
-    """Runs each task at once in the calling thread."""
+    """Runs each task immediately in the calling thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it."""
+        """Run `fn` and return a finished future."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         try:
@@ -42,93 +40,66 @@ class Inline(Executor):
 
 
 class Processes(Executor):
-    """Freshly started processes. Each has a pool of its own, so that a process that dies breaks only its own task.
+    """Worker processes, each in a pool of its own, so that a process that dies breaks only its own task.
 
-    That task's future raises `BrokenProcessPool`; a new process takes the place of the dead one.
+    The future of that task raises `BrokenProcessPool`, and a new process replaces the dead one. Each process belongs to
+    one thread of a thread pool, which waits for its task.
     """
 
     def __init__(self, workers: int) -> None:
-        self._workers = workers
-        self._lock = threading.RLock()
+        self._threads = ThreadPoolExecutor(workers)
+        self._lock = threading.Lock()
         self._idle: list[ProcessPoolExecutor] = []
-        self._all: list[ProcessPoolExecutor] = []
-        self._queue: deque[tuple[Future[Any], partial[Any]]] = deque()
-        self._closed = False
+        self._busy: list[ProcessPoolExecutor] = []
+        self._killed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run it as soon as a process is free."""
-        future: Future[Any] = Future()
-        with self._lock:
-            if self._closed:
-                raise RuntimeError("the executor is shut down: it takes no more tasks")
-            self._queue.append((future, partial(fn, *args, **kwargs)))
-        self._start()
-        return future
+        """Run `fn` as soon as a process is free."""
+        return self._threads.submit(self._run, partial(fn, *args, **kwargs))
 
-    def _start(self) -> None:
-        with self._lock:
-            while self._queue and not self._closed and (self._idle or len(self._all) < self._workers):
-                future, call = self._queue.popleft()
-                if not future.set_running_or_notify_cancel():
-                    continue
-                self._begin(future, call)
+    def _run(self, call: Callable[[], Any]) -> Any:
+        pool, future = self._begin(call)
+        try:
+            return future.result()
+        finally:
+            broken = isinstance(future.exception(), BrokenProcessPool)
+            with self._lock:
+                self._busy.remove(pool)
+                if not broken:
+                    self._idle.append(pool)
 
-    def _begin(self, future: Future[Any], call: partial[Any]) -> None:
-        while True:
-            pool = self._idle.pop() if self._idle else self._new()
-            try:
-                inner = pool.submit(call)
-            except BrokenProcessPool:  # it died while it was idle
-                self._drop(pool)
-                continue
-            inner.add_done_callback(partial(self._finished, pool, future))
-            return
-
-    def _new(self) -> ProcessPoolExecutor:
-        context = multiprocessing.get_context("spawn")
-        pool = ProcessPoolExecutor(1, mp_context=context, initializer=_begin_worker)
-        self._all.append(pool)
-        return pool
-
-    def _drop(self, pool: ProcessPoolExecutor) -> None:
-        self._all.remove(pool)
-        pool.shutdown(wait=False)
-
-    def _finished(self, pool: ProcessPoolExecutor, future: Future[Any], inner: Future[Any]) -> None:
-        error = inner.exception()
-        with self._lock:
-            if isinstance(error, BrokenProcessPool):
-                self._drop(pool)
-            elif not self._closed:
-                self._idle.append(pool)
-        if error is not None:
-            future.set_exception(error)
-        else:
-            future.set_result(inner.result())
-        self._start()
+    def _begin(self, call: Callable[[], Any]) -> tuple[ProcessPoolExecutor, Future[Any]]:
+        with self._lock:  # processes start within it, so that `kill` finds them
+            if self._killed:
+                raise BrokenProcessPool("the workers were killed")
+            while True:
+                pool = self._idle.pop() if self._idle else _new_pool()
+                with suppress(BrokenProcessPool):  # it died while it was idle
+                    future = pool.submit(call)
+                    self._busy.append(pool)
+                    return pool, future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Take no more tasks, and end the processes when they are done with theirs."""
-        with self._lock:
-            self._closed = self._closed or cancel_futures or not self._queue
-            if cancel_futures:
-                for future, _ in self._queue:
-                    future.cancel()
-                self._queue.clear()
-            pools = list(self._all)
-        for pool in pools:
-            pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+        """Accept no more tasks, and end the processes when their tasks are done."""
+        self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
+        for pool in [*self._idle, *self._busy]:
+            pool.shutdown(wait=wait)
 
     def kill(self) -> None:
-        """End the processes now."""
-        self._closed = True
-        for pool in list(self._all):
-            for process in list((pool._processes or {}).values()):
-                process.kill()
+        """Kill the processes."""
+        with self._lock:
+            self._killed = True
+            for pool in [*self._idle, *self._busy]:
+                for process in list((pool._processes or {}).values()):
+                    process.kill()
+
+
+def _new_pool() -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
 
 
 def _begin_worker() -> None:
-    """Leave Ctrl-C to the parent, which asks for checkpoints first; and do not outlive it."""
+    """Ignore Ctrl-C, which the parent handles by asking for checkpoints, and exit when the parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is not None:
@@ -137,16 +108,16 @@ def _begin_worker() -> None:
 
 def _follow(parent: Any) -> None:
     parent.join()
-    os._exit(1)  # nothing to tidy: results and checkpoints are there whole or not at all
+    os._exit(1)  # nothing to clean up: results and checkpoints are renamed into place when complete
 
 
 def default_workers() -> int:
-    """As many as this process has cores."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def check_backend(backend: str) -> str:
-    """Refuse a backend that does not exist."""
+    """Return `backend`, or raise a `ValueError` if it does not exist."""
     known = backend in ("processes", "inline", "dask") or backend.startswith(("tcp://", "tls://", "ucx://"))
     require(known, "backend", "processes, inline, dask or tcp://host:port", "it says where runs are made", backend)
     return backend
@@ -154,9 +125,13 @@ def check_backend(backend: str) -> str:
 
 @contextmanager
 def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Executor, int]]:
-    """The executor of a backend, and how many tasks it works on at once (`None`: as many as it has cores).
+    """Context manager with the executor of a backend and the number of tasks that it runs at once.
 
-    An error on the way out of the context ends its processes at once.
+    An error within the context kills its processes.
+
+    Args:
+        backend: see the table in the module's docstring.
+        workers: processes; `None`: one per core.
     """
     if check_backend(backend) == "inline":
         yield Inline(), 1
@@ -177,10 +152,7 @@ def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Ex
 
 @contextmanager
 def _dask(backend: str, workers: int | None) -> Iterator[tuple[Executor, int]]:
-    try:
-        distributed: Any = import_module("distributed")
-    except ModuleNotFoundError as error:
-        raise not_installed(f"backend {backend!r}", "Dask", "cluster", name=error.name) from error
+    distributed = import_extra("distributed", f"backend {backend!r}", "cluster")
     if backend == "dask":
         count = workers or default_workers()
         with (
@@ -195,11 +167,11 @@ def _dask(backend: str, workers: int | None) -> Iterator[tuple[Executor, int]]:
 
 
 def _ignore_interrupts() -> None:
-    # A worker's tasks run in a thread of it, and only the main thread may do this: so it is done from outside of them.
+    # Only the main thread may set handlers, and a worker's tasks run in another one: therefore `client.run` calls this.
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def died(error: BaseException) -> bool:
-    """Whether an error says that the worker died, rather than that its task failed."""
+    """Return whether an error means that the worker died, not that its task failed."""
     return isinstance(error, BrokenProcessPool) or type(error).__name__ == "KilledWorker"

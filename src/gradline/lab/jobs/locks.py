@@ -1,8 +1,7 @@
-"""Locks on runs, so that no two processes do the same work.
+"""Locks on runs, so that no two processes compute the same run.
 
-They are locks of the operating system on files: when a process dies, however it dies, its locks are gone. Whoever gets
-a lock must look again whether the result is there by now. For this reason the file of a lock may be removed once the
-result is stored: those who still wait for the removed file find the result.
+They are file locks of the operating system, which end with their process. Whoever gets a lock must check again whether
+the result is stored by now; therefore the lock file may be removed once it is.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ import filelock
 
 
 def is_free(directory: Path, key: str) -> bool:
-    """Whether nobody holds the lock of a run at this moment."""
+    """Return whether no process holds the lock of a run."""
     path = Path(directory) / "locks" / f"{key}.lock"
     if not path.exists():
         return True
@@ -27,34 +26,32 @@ def is_free(directory: Path, key: str) -> bool:
         return False
 
 
-def forget(directory: Path, keys: Iterable[str]) -> None:
-    """Remove the locks of runs whose results are stored."""
+def remove_locks(directory: Path, keys: Iterable[str]) -> None:
+    """Remove the lock files of stored runs."""
     for key in keys:
         with suppress(OSError):
             (Path(directory) / "locks" / f"{key}.lock").unlink(missing_ok=True)
 
 
 class Locks:
-    """The locks that one worker holds. Leaving the context lets go of all."""
+    """The locks that one worker holds; leaving the context releases them."""
 
     def __init__(self, directory: Path) -> None:
         self._folder = Path(directory) / "locks"
         self._held: dict[str, filelock.BaseFileLock] = {}
 
-    def take(self, keys: Iterable[str]) -> set[str]:
-        """Lock as many of these as nobody else holds, and say which."""
+    def acquire(self, keys: Iterable[str]) -> set[str]:
+        """Lock those runs that no other process holds, and return their keys."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        taken = set()
         for key in keys:
             lock = filelock.FileLock(self._folder / f"{key}.lock", timeout=0)
             with suppress(filelock.Timeout):
                 lock.acquire()
                 self._held[key] = lock
-                taken.add(key)
-        return taken
+        return set(self._held)
 
-    def done(self, key: str) -> None:
-        """The result is stored: let go, and remove the file."""
+    def release(self, key: str) -> None:
+        """Release the lock of a stored run, and remove its file."""
         lock = self._held.pop(key, None)
         if lock is not None:
             with suppress(OSError):  # Windows removes no open file

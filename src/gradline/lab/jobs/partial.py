@@ -1,7 +1,7 @@
-"""Runs while they grow: workers now and then lay down what they have measured so far, and whoever follows reads it.
+"""Partial results: what has been measured of runs in progress, for those who follow a study live.
 
-A file holds the runs of one task. It is renamed into place, so it is whole, but it need not survive anything: what
-counts is in results and checkpoints.
+Workers write them to one file per task every few seconds. The files may be lost without harm: results and checkpoints
+are stored elsewhere.
 """
 
 from __future__ import annotations
@@ -12,83 +12,82 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gradline.lab.jobs.result import Measurements
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
+from gradline.lab.tools.files import atomic_write
 
-FOLLOWED = ("evaluations", "step", "train_loss", "train_error", "test_loss", "test_error")
-"""What is known of a run under way, for each measurement."""
-SUFFIX = ".growth.npz"
-SHOW_EVERY = 5.0
-"""Seconds between two times."""
-
-Growth: TypeAlias = dict[str, NDArray[np.float64]]
-"""Columns `FOLLOWED`, a row for each measurement."""
+PARTIAL_COLUMNS = ("evaluations", "step", "train_loss", "train_error", "test_loss", "test_error")
+"""The columns of partial results."""
+SUFFIX = ".partial.npz"
+INTERVAL = 5.0
+"""Seconds between two partial results."""
 
 
 class Follower(Protocol):
-    """Who wants to see runs grow."""
+    """Receives the partial results of a study, for example to write them for TensorBoard."""
 
-    def follow(self, grown: dict[str, tuple[Run, Growth]], finished: set[str]) -> None:
-        """Runs of the study by their keys, as far as they are; `finished` says which of them have ended."""
+    def follow(self, measured: dict[str, tuple[Run, Measurements]], finished: set[str]) -> None:
+        """Receive what has been measured of each run, by its key, and the keys of finished runs."""
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Called once, at the end."""
 
 
 class Following:
-    """Reads what workers lay down and what is stored, and tells a follower.
+    """Passes partial and stored results to a follower.
 
     Args:
-        follower: who is told. One that cannot write is told nothing more: a study does not fail for it.
-        runs: of the study.
-        store: with the finished ones.
-        post: the folder where workers lay down the others.
-        say: where to say what went wrong.
+        follower: the receiver. After an `OSError` of it nothing more is passed; the study goes on.
+        runs: the runs of the study.
+        store: the store with finished runs.
+        folder: the folder where workers write partial results.
+        message: receives the sentence about a follower that failed.
     """
 
     def __init__(
-        self, follower: Follower, runs: list[Run], store: Store, post: Path, say: Callable[[str], None]
+        self, follower: Follower, runs: list[Run], store: Store, folder: Path, message: Callable[[str], None]
     ) -> None:
         self._follower: Follower | None = follower
         self._runs = {run.key: run for run in runs}
         self._store = store
-        self._post = post
-        self._say = say
-        self._known: dict[str, tuple[Run, Growth]] = {}
+        self._folder = folder
+        self._message = message
+        self._measured: dict[str, tuple[Run, Measurements]] = {}
         self._finished: set[str] = set()
         self._next = 0.0
 
-    def look(self, stored: set[str], *, now: bool = False) -> None:
-        """Tell the follower, if it is time."""
+    def update(self, stored: set[str], *, now: bool = False) -> None:
+        """Read partial results, and results of `stored` runs, if the interval has passed or `now` is true."""
         if self._follower is None or not (now or time.monotonic() >= self._next):
             return
-        for path in sorted(self._post.glob(f"*{SUFFIX}"), key=_modified):
-            for key, growth in read(path).items():
+        for path in sorted(self._folder.glob(f"*{SUFFIX}"), key=_modified):
+            for key, measured in read(path).items():
                 if key in self._runs and key not in self._finished:
-                    self._known[key] = self._runs[key], growth
+                    self._measured[key] = self._runs[key], measured
         for key in (stored & set(self._runs)) - self._finished:
-            with suppress(KeyError):  # it is there, but cannot be believed: that is reported elsewhere
-                self._known[key] = self._runs[key], grown(self._store.load(key).columns)
+            with suppress(KeyError):  # it exists but cannot be read, which the store reports
+                self._measured[key] = self._runs[key], measurements(self._store.load(key).columns)
                 self._finished.add(key)
-        self._try(lambda follower: follower.follow(self._known, self._finished))
-        self._next = time.monotonic() + SHOW_EVERY
+        self._try(lambda follower: follower.follow(self._measured, self._finished))
+        self._next = time.monotonic() + INTERVAL
 
     def close(self) -> None:
-        """Nothing more will come."""
+        """Close the follower."""
         self._try(lambda follower: follower.close())
 
-    def _try(self, act: Callable[[Follower], None]) -> None:
+    def _try(self, call: Callable[[Follower], None]) -> None:
         if self._follower is not None:
             try:
-                act(self._follower)
+                call(self._follower)
             except OSError as error:
                 self._follower = None
-                self._say(f"the live view ends here ({error}); the study goes on")
+                self._message(f"the live view ends here ({error}); the study goes on")
 
 
 def _modified(path: Path) -> float:
@@ -98,27 +97,24 @@ def _modified(path: Path) -> float:
         return 0.0
 
 
-def grown(columns: dict[str, NDArray[Any]]) -> Growth:
-    """What is followed, of a finished run's columns."""
-    measured = ~np.isnan(np.stack([columns[name] for name in FOLLOWED[2:]])).all(axis=0)
-    return {name: np.asarray(columns[name], dtype=np.float64)[measured] for name in FOLLOWED}
+def measurements(columns: dict[str, NDArray[Any]]) -> Measurements:
+    """Return the measurements in the columns of a finished run."""
+    measured = ~np.isnan(np.stack([columns[name] for name in PARTIAL_COLUMNS[2:]])).all(axis=0)
+    return {name: np.asarray(columns[name], dtype=np.float64)[measured] for name in PARTIAL_COLUMNS}
 
 
-def write(path: Path, runs: dict[str, Growth]) -> None:
-    """Put the runs of a task into a file, in the place of what was there."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_suffix(".tmp")
-    arrays = {str(place): np.stack([growth[name] for name in FOLLOWED]) for place, growth in enumerate(runs.values())}
-    with temporary.open("wb") as file:
+def write(path: Path, runs: dict[str, Measurements]) -> None:
+    """Write the partial results of a task."""
+    arrays = {str(index): np.stack([run[name] for name in PARTIAL_COLUMNS]) for index, run in enumerate(runs.values())}
+    with atomic_write(path, sync=False) as file:
         np.savez(file, keys=np.array(json.dumps(list(runs))), **arrays)  # type: ignore[arg-type]
-    temporary.replace(path)
 
 
-def read(path: Path) -> dict[str, Growth]:
-    """The runs in a file; none if it has just gone."""
+def read(path: Path) -> dict[str, Measurements]:
+    """Read the partial results of a task; none if the file has just been removed."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             keys = json.loads(str(file["keys"]))
-            return {key: dict(zip(FOLLOWED, file[str(place)], strict=True)) for place, key in enumerate(keys)}
+            return {key: dict(zip(PARTIAL_COLUMNS, file[str(index)], strict=True)) for index, key in enumerate(keys)}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return {}

@@ -1,4 +1,4 @@
-"""How far a study is: read from what the workers report, in evaluations and in time."""
+"""Progress of a study in evaluations and time, from what its workers report."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Protocol
 
-from gradline.lab.jobs.cost import cost
+from gradline.lab.jobs.grouping import cost
 from gradline.lab.jobs.runs import Run
-from gradline.lab.jobs.work import Orders, Task
+from gradline.lab.jobs.work import Task, WorkerSettings
 
 WINDOW = 20.0
-"""Seconds over which the rate is taken."""
+"""Seconds over which the rate is averaged."""
 WARM_UP = 4.0
-"""Seconds of work before its pace is told."""
+"""Seconds of work before a rate is shown."""
 
 
 @dataclass(frozen=True)
 class Snapshot:
-    """How far a study is.
+    """Progress of a study at one moment.
 
-    `runs` counts all of the plan, `before` those that were there when it began, `done` those finished since, and
-    `elsewhere` those that another process works on. `rate` is in evaluations a second and `left` in seconds; both are
-    `None` until they can be told.
+    `runs` counts all runs of the plan, `before` those that were stored when it began, `done` those finished since, and
+    `elsewhere` those that another process works on. `rate` is in evaluations per second and `left` in seconds; both are
+    `None` until they can be estimated.
     """
 
     runs: int
@@ -43,43 +43,43 @@ class Snapshot:
 
 
 class Observer(Protocol):
-    """Who is told how a study goes on."""
+    """Receives the progress of a study."""
 
     def update(self, snapshot: Snapshot) -> None:
-        """Called about twice a second."""
+        """Receive the progress, about twice a second."""
 
     def message(self, text: str) -> None:
-        """Something was passed over, resumed or waited for."""
+        """Receive a message: something was ignored, resumed or waited for."""
 
     def error(self, text: str) -> None:
-        """A run failed or a worker died."""
+        """Receive an error: a run failed or a worker died."""
 
 
 class Silent:
-    """Tells nobody."""
+    """Observer that ignores everything."""
 
     def update(self, snapshot: Snapshot) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def message(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
     def error(self, text: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class Meter:
-    """Adds up what is done and what the tasks under way report."""
+    """Adds up finished runs and the progress of tasks."""
 
-    def __init__(self, runs: list[Run], orders: Orders) -> None:
-        self._orders = orders
+    def __init__(self, runs: list[Run], settings: WorkerSettings) -> None:
+        self._settings = settings
         self._budgets = {run.key: run.budget for run in runs}
         self._costs = {run.key: cost(run) for run in runs}
         self._finished: set[str] = set()
-        self._made: dict[str, int] = {}  # evaluations of a task in this session, also of tasks that have ended
+        self._made: dict[str, int] = {}  # evaluations made by each task since the start, also by tasks that have ended
         self._begun = time.monotonic()
         self._history: deque[tuple[float, int, float]] = deque()
-        self._first: float | None = None  # when something was first seen to be made
+        self._first: float | None = None  # when the first evaluations were reported
 
     @property
     def total(self) -> int:
@@ -87,44 +87,42 @@ class Meter:
         return sum(self._budgets.values())
 
     def finish(self, keys: set[str]) -> None:
-        """These runs are stored (or given up)."""
+        """Count runs as finished: stored, or given up."""
         self._finished |= keys & set(self._budgets)
 
     def reported(self, task: Task) -> int:
-        """Evaluations of a task under way, those taken up from a checkpoint included."""
-        news = self._news(task)
-        self._made[task.name] = max(self._made.get(task.name, 0), news.get("made", 0))
-        return news.get("evaluations", 0)
+        """Return the evaluations of a task, including those of its checkpoint."""
+        progress = self._progress(task)
+        self._made[task.name] = max(self._made.get(task.name, 0), progress.get("made", 0))
+        return progress.get("evaluations", 0)
 
     def saved(self, task: Task) -> int:
-        """Runs that a task under way has stored."""
-        return self._news(task).get("saved", 0)
+        """Return the number of runs that a task has stored."""
+        return self._progress(task).get("saved", 0)
 
-    def _news(self, task: Task) -> dict[str, int]:
+    def _progress(self, task: Task) -> dict[str, int]:
         try:
-            news: dict[str, int] = json.loads(self._orders.progress(task).read_text(encoding="utf-8"))
+            progress: dict[str, int] = json.loads(self._settings.progress(task).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        return news
+        return progress
 
     def measure(self, tasks: list[Task]) -> tuple[int, float, float, float | None, float | None]:
-        """Evaluations done, the fraction of all work done, seconds, evaluations a second, seconds left."""
-        evaluations = sum(self._budgets[key] for key in self._finished)
+        """Return evaluations, fraction of all work, seconds, evaluations per second, and seconds left."""
+        evaluations = float(sum(self._budgets[key] for key in self._finished))
         price = sum(self._costs[key] for key in self._finished)
         for task in tasks:
             keys = [run.key for run in task.runs if run.key in self._budgets]
-            whole = sum(self._budgets[key] for key in keys)
-            open_keys = [key for key in keys if key not in self._finished]
-            share = min(self.reported(task) / whole, 1.0) if whole else 0.0
-            finished = whole - sum(self._budgets[key] for key in open_keys)
-            progress = max(share * whole - finished, 0.0)
-            evaluations += int(progress)
-            price += sum(self._costs[key] for key in keys) * progress / whole if whole else 0.0
+            budget = sum(self._budgets[key] for key in keys)
+            counted = sum(self._budgets[key] for key in keys if key in self._finished)
+            new = max(min(self.reported(task), budget) - counted, 0.0)
+            evaluations += new
+            price += sum(self._costs[key] for key in keys) * new / budget if budget else 0.0
         now = time.monotonic()
-        everything = sum(self._costs.values())
-        fraction = min(price / everything, 1.0) if everything else 1.0
+        total = sum(self._costs.values())
+        fraction = min(price / total, 1.0) if total else 1.0
         rate, left = self._pace(now, sum(self._made.values()), fraction)
-        return min(evaluations, self.total), fraction, now - self._begun, rate, left
+        return min(int(evaluations), self.total), fraction, now - self._begun, rate, left
 
     def _pace(self, now: float, made: int, fraction: float) -> tuple[float | None, float | None]:
         self._history.append((now, made, fraction))
@@ -134,7 +132,7 @@ class Meter:
         if now - then < 2.0 or made <= made_then:
             return None, None
         self._first = self._first or now
-        if now - self._first < WARM_UP:  # workers have hardly begun
+        if now - self._first < WARM_UP:
             return None, None
         rate = (made - made_then) / (now - then)
         gained = fraction - fraction_then

@@ -1,26 +1,26 @@
-"""What one run leaves behind: a table with a row for each iteration.
+"""The result of one run: a table with a row for each iteration.
 
 | column | |
 |---|---|
 | iteration | 0 is the start |
-| evaluations | so far, the first gradient included; a forward pass alone is a third of one |
-| probes | of this iteration's search; NaN where the method is no search of ours, as in the next four |
-| step | the accepted one; 0 where none was |
+| evaluations | so far, including the first gradient; a forward pass alone counts a third |
+| probes | number of probes of the search; NaN for other methods, as in the next four |
+| step | the accepted step; 0 if none was accepted |
 | stop | why the search ended, the name of a `gradline.Stop` |
-| slope, norm | at the search's origin: d·g and ‖d‖ |
-| train_loss, train_error, test_loss, test_error | at the accepted point; NaN where they were not measured |
-| angle | between direction and full-batch direction, in radians; NaN where it was not measured |
-| seconds, cpu_seconds | of training so far, on the clock and of this thread's processor, without what measuring took;
-    NaN where nothing was measured, and in lock-step |
-| validation_loss, validation_error | on samples that choices are made by; NaN where a problem has none. Its test loss
-    and error are then measured at the end only |
+| slope, norm | at the origin of the search: d·g and ‖d‖ |
+| train_loss, train_error, test_loss, test_error | at the accepted point; NaN if not measured |
+| angle | between direction and full-batch direction, in radians; NaN if not measured |
+| seconds, cpu_seconds | of training so far, by the clock and of this thread's processor, without measurements;
+    NaN if not measured, and in lock-step |
+| validation_loss, validation_error | on the samples that choices are made by; NaN if a problem has none. With them,
+    test loss and error are measured at the end of a run only |
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,20 +49,23 @@ COLUMNS: dict[str, Any] = {
 LATER = ("validation_loss", "validation_error")
 """Columns that results of earlier versions do not have: they are read as NaN."""
 
+Measurements: TypeAlias = dict[str, NDArray[np.float64]]
+"""The columns evaluations, step, and losses and errors of training and test, with one row per measurement."""
+
 
 class Status(Enum):
     """How a run ended."""
 
     DONE = "done"
     DIVERGED = "diverged"
-    """Its parameters are not finite any more."""
+    """Its parameters became non-finite."""
     FAILED = "failed"
-    """The method raised an error: see the reason. Only of runs of a comparison."""
+    """The method raised an error, which is the reason; only in runs of a comparison."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """A run and its table. `seconds` is the time it took, its share of it where many ran at once."""
+    """A run and its table. `seconds` is the time it took; in lock-step its share of the common time."""
 
     run: Run
     columns: dict[str, NDArray[Any]]
@@ -72,7 +75,7 @@ class Result:
     versions: dict[str, str] = field(default_factory=dict)
     status: Status = Status.DONE
     reason: str = ""
-    """Why it failed, else empty."""
+    """Why it failed, or empty."""
 
     def __len__(self) -> int:
         return len(self.columns["iteration"])

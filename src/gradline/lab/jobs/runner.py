@@ -1,11 +1,11 @@
-"""Making runs: leave out what is stored, group the rest, have workers do it, and survive what goes wrong.
+"""Compute the runs of a study that are not stored yet, in worker processes, and recover from failures.
 
-* A result is stored when its run is finished; a run under way has a checkpoint every half minute. Running a study again
-  into the same directory does what is missing, from the checkpoints.
-* A worker that dies has its task given to another one. A task that fails is tried again run by run, so that one bad run
-  does not take its group along; what fails alone is reported, and the rest goes on.
-* Several runners may share a directory: each run is locked while it is worked on, and a runner waits for the
-  runs of others.
+* A result is stored when its run is finished, and a run in progress has a checkpoint every half minute. Running a study
+  again into the same directory computes what is missing, from the checkpoints.
+* The task of a worker that dies is given to another one. A task that fails is repeated run by run, so that one bad run
+  does not fail its group; a run that fails alone is reported, and the others continue.
+* Several runners may share a directory: each run is locked while a worker computes it, and a runner waits for the runs
+  of others.
 """
 
 from __future__ import annotations
@@ -30,26 +30,27 @@ from gradline.lab.jobs.checkpoints import Checkpoints
 from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
-from gradline.lab.jobs.locks import forget, is_free
-from gradline.lab.jobs.partial import SHOW_EVERY, Follower, Following
+from gradline.lab.jobs.locks import is_free, remove_locks
+from gradline.lab.jobs.partial import INTERVAL, Follower, Following
 from gradline.lab.jobs.progress import Meter, Observer, Silent, Snapshot
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.jobs.work import Orders, Report, RunError, Task, execute
-from gradline.lab.tools.files import sweep
+from gradline.lab.jobs.work import Task, TaskError, TaskReport, WorkerSettings, execute
+from gradline.lab.tools.files import remove_temporary_files
+from gradline.lab.tools.formatting import plural
 from gradline.searches.arguments import require
 
 DEATHS = 3
-"""So many workers may die over one task without any progress before it is cut in two, or given up."""
+"""Workers that may die over one task without progress before it is divided, or given up."""
 SILENCE = 180.0
-"""Seconds without news from any worker after which that is said."""
-ASK_AGAIN = 2.0
-"""Seconds between two looks at runs that another process works on."""
+"""Seconds without progress of any worker after which a message says so."""
+ELSEWHERE_INTERVAL = 2.0
+"""Seconds between two checks of runs that another process works on."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A run that failed, why, and where (a traceback, where there is one)."""
+    """A run that failed, its error, and the traceback if there is one."""
 
     key: str
     error: str
@@ -58,7 +59,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Summary:
-    """What became of a study: how many of its runs were there before, how many were made now, and which failed."""
+    """Counts of a study's runs: all, those stored before, those made now; and the failures."""
 
     directory: Path
     runs: int
@@ -69,7 +70,7 @@ class Summary:
 
 
 class Interrupted(KeyboardInterrupt):
-    """A study was stopped by Ctrl-C or SIGTERM. Checkpoints are written; running it again resumes."""
+    """A study was stopped by Ctrl-C or SIGTERM, with checkpoints; running it again resumes."""
 
 
 def run_all(
@@ -85,7 +86,7 @@ def run_all(
     observer: Observer | None = None,
     follower: Follower | None = None,
 ) -> Summary:
-    """Make those runs that are not in a directory yet. See `gradline.lab.run_study`."""
+    """Compute those runs that are not stored in a directory yet. See `gradline.lab.run_study`."""
     require(
         workers is None or (type(workers) is int and workers > 0), "workers", "above 0", "they do the work", workers
     )
@@ -93,9 +94,9 @@ def run_all(
     require(type(threads) is int and threads > 0, "threads", "above 0", "they do the arithmetic", threads)
     check_backend(backend)
     directory = Path(out).resolve()
-    with _post(directory) as post:
-        orders = Orders(directory, post, checkpoint_every, threads, None if follower is None else SHOW_EVERY)
-        return _Runner(runs, orders, workers, backend, observer or Silent(), follower, make_engine, key).run()
+    with _mailbox(directory) as mailbox:
+        settings = WorkerSettings(directory, mailbox, checkpoint_every, threads, None if follower is None else INTERVAL)
+        return _Runner(runs, settings, workers, backend, observer or Silent(), follower, make_engine, key).run()
 
 
 class _Runner:
@@ -104,7 +105,7 @@ class _Runner:
     def __init__(
         self,
         runs: list[Run],
-        orders: Orders,
+        settings: WorkerSettings,
         workers: int | None,
         backend: str,
         observer: Observer,
@@ -113,50 +114,50 @@ class _Runner:
         key: Callable[[Run], Hashable],
     ) -> None:
         self.runs = runs
-        self.orders = orders
+        self.settings = settings
         self.wanted_workers = workers
-        self.workers = workers or 1  # until the executor says
+        self.workers = workers or 1  # until the executor is open
         self.backend = backend
         self.observer = observer
         self.make_engine = make_engine
         self.key = key
-        self.said: set[str] = set()
-        self.store = Store(orders.directory, report=self.say)
-        self.checkpoints = Checkpoints(orders.directory, report=self.say)
+        self.messages: set[str] = set()
+        self.store = Store(settings.directory, report=self.message)
+        self.checkpoints = Checkpoints(settings.directory, report=self.message)
+        self.following = follower and Following(follower, runs, self.store, settings.mailbox, self.message)
         self.failures: list[Failure] = []
-        self.stored: set[str] = set()
-        self.flight: dict[Future[Report], Task] = {}
-        self.deaths: dict[str, tuple[int, float]] = {}  # of a task: how many, and evaluations at the last one
+        self.tasks: dict[Future[TaskReport], Task] = {}
+        self.deaths: dict[str, tuple[int, float]] = {}  # of each task: number, and evaluations at the last one
         self.elsewhere: dict[str, Run] = {}
-        self.made: set[str] = set()  # by this runner's own workers
-        self.following = follower and Following(follower, runs, self.store, orders.post, self.say)
+        self.made: set[str] = set()  # by the workers of this runner
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
-        self.heard = 0, time.monotonic()  # evaluations, and when they were first seen
+        self.progress = 0, time.monotonic()  # evaluations, and when they were first reported
+        missing = self.store.missing(runs)
+        self.missing = missing
+        self.meter = Meter(missing, settings)
+        self.before = len(runs) - len(missing)
+        self.stored = {run.key for run in runs} - {run.key for run in missing}
 
     def run(self) -> Summary:
         began = time.monotonic()
-        missing = self.store.missing(self.runs)
-        self.before = len(self.runs) - len(missing)
-        self.meter = Meter(missing, self.orders)
-        self.there = {run.key for run in self.runs} - {run.key for run in missing}
         try:
-            if missing:
+            if self.missing:
                 with self.listening(), open_executor(self.backend, self.wanted_workers) as (executor, self.workers):
                     self.observer.update(self.snapshot())
-                    self.submit(executor, missing)
+                    self.submit(executor, self.missing)
                     self.loop(executor)
         finally:
             if self.following:
-                self.following.look(self.there | self.stored, now=True)
+                self.following.update(self.stored, now=True)
                 self.following.close()
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
-        self.checkpoints.tidy(self.there | self.stored)
-        forget(self.orders.directory, self.there | self.stored)
+        self.checkpoints.remove_finished(self.stored)
+        remove_locks(self.settings.directory, self.stored)
         return Summary(
-            self.orders.directory,
+            self.settings.directory,
             len(self.runs),
             self.before,
             len(self.made),
@@ -164,171 +165,166 @@ class _Runner:
             time.monotonic() - began,
         )
 
-    def say(self, text: str) -> None:
-        """Tell the observer, but each thing once."""
-        if text not in self.said:
-            self.said.add(text)
+    def message(self, text: str) -> None:
+        """Pass a message to the observer, each text once."""
+        if text not in self.messages:
+            self.messages.add(text)
             self.observer.message(text)
 
     def submit(self, executor: Executor, runs: Sequence[Run]) -> None:
-        """Group runs, those of a checkpoint together, and hand them out."""
-        free = [run for run in runs if is_free(self.orders.directory, run.key)]
+        """Group runs, those of a checkpoint together, and submit the groups."""
+        free = [run for run in runs if is_free(self.settings.directory, run.key)]
         rest = {run.key: run for run in free}
         self.wait_for(run for run in runs if run.key not in rest)
         for checkpoint in self.checkpoints.usable(free, self.store):
             unfinished = tuple(rest.pop(run.key) for run in checkpoint.runs if run.key in rest)
-            if checkpoint.begun:
-                self.say(f"taking up {_runs(len(unfinished))} from {checkpoint.path.name}")
-            self.hand_out(executor, unfinished)
-        fresh = groups(list(rest.values()), self.workers, self.key)
-        for group in fresh:  # which runs go together decides their rounding: whoever goes on keeps to it
+            if checkpoint.has_state:
+                self.message(f"resuming {plural(len(unfinished), 'run')} from {checkpoint.path.name}")
+            self.submit_task(executor, unfinished)
+        new = groups(list(rest.values()), self.workers, self.key)
+        for group in new:  # the grouping decides the rounding: whoever resumes keeps it
             self.checkpoints.write(self.checkpoints.of(group), None)
-        for group in fresh:
-            self.hand_out(executor, group)
+        for group in new:
+            self.submit_task(executor, group)
 
-    def hand_out(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, float] = (0, 0)) -> None:
+    def submit_task(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, float] = (0, 0)) -> None:
         if self.interrupted:
             return
         task = Task(next(self.names), runs)
         self.deaths[task.name] = deaths
-        self.flight[executor.submit(execute, task, self.orders, self.make_engine)] = task
+        self.tasks[executor.submit(execute, task, self.settings, self.make_engine)] = task
 
     def loop(self, executor: Executor) -> None:
-        asked = time.monotonic()
-        while self.flight or (self.elsewhere and not self.interrupted):
-            ended, _ = wait(self.flight, timeout=0.5, return_when=FIRST_COMPLETED)
-            if not self.flight:
+        checked = time.monotonic()
+        while self.tasks or (self.elsewhere and not self.interrupted):
+            ended, _ = wait(self.tasks, timeout=0.5, return_when=FIRST_COMPLETED)
+            if not self.tasks:
                 time.sleep(0.5)
             for future in ended:
-                self.settle(executor, future, self.flight.pop(future))
+                self.finish_task(executor, future, self.tasks.pop(future))
             if self.interrupted:
-                self.orders.stop.touch()
-                for future in [future for future in self.flight if future.cancel()]:
-                    del self.flight[future]
-                continue  # the last snapshot stays: what workers now lay down would be missing in a new one
-            if self.elsewhere and time.monotonic() - asked > ASK_AGAIN:
-                asked = time.monotonic()
-                self.ask_again(executor)
+                self.settings.stop.touch()
+                for future in [future for future in self.tasks if future.cancel()]:
+                    del self.tasks[future]
+                continue  # the last snapshot stays: workers that stop remove their progress
+            if self.elsewhere and time.monotonic() - checked > ELSEWHERE_INTERVAL:
+                checked = time.monotonic()
+                self.check_elsewhere(executor)
             snapshot = self.snapshot()
             self.observer.update(snapshot)
-            self.mind_silence(snapshot.evaluations)
+            self.warn_if_silent(snapshot.evaluations)
             if self.following:
-                self.following.look(self.there | self.stored)
+                self.following.update(self.stored)
 
-    def mind_silence(self, evaluations: int) -> None:
-        """Say when nothing has come from workers for long: a cluster that has lost them all waits for new ones."""
+    def warn_if_silent(self, evaluations: int) -> None:
+        """Say that workers have reported nothing for long: a cluster that has lost them all waits for new ones."""
         now = time.monotonic()
-        if evaluations != self.heard[0] or not self.flight:
-            self.heard = evaluations, now
-        elif now - self.heard[1] > SILENCE:
-            self.say("nothing has come from workers for minutes: are there any left? The study waits for them")
+        if evaluations != self.progress[0] or not self.tasks:
+            self.progress = evaluations, now
+        elif now - self.progress[1] > SILENCE:
+            self.message("workers have reported nothing for minutes: are there any left? The study waits for them")
 
-    def settle(self, executor: Executor, future: Future[Report], task: Task) -> None:
-        """A task has ended, one way or another."""
+    def finish_task(self, executor: Executor, future: Future[TaskReport], task: Task) -> None:
+        """Record the results of a task that has ended, and submit its failed runs again."""
+        report, error = None, None
         try:
             report = future.result()
-        except CancelledError:  # by us, or by a cluster that has lost its scheduler
-            self.made |= self.note_stored(task)
+        except Exception as raised:
+            error = raised
+        new = self.note_stored(task)
+        self.made |= new if report is None else set(report.saved)
+        if report is not None:
+            for text in report.messages:
+                self.message(text)
+            self.wait_for(run for run in self.unfinished(task) if run.key in report.busy)
+        elif isinstance(error, CancelledError):  # by us, or by a cluster that has lost its scheduler
             if not self.interrupted:
                 self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
-        except RunError as failed:
-            self.made |= self.note_stored(task)
-            self.retry_alone(executor, task, failed)
-        except Exception as error:
-            self.made |= self.note_stored(task)
-            if died(error):
-                self.resubmit(executor, task)
-            else:
-                self.give_up(task, f"{type(error).__name__}: {error}")
+        elif isinstance(error, TaskError):
+            self.retry_alone(executor, task, error)
+        elif error is not None and died(error):
+            self.resubmit(executor, task)
         else:
-            for text in report.messages:
-                self.say(text)
-            self.made |= set(report.saved)
-            self.note_stored(task)
-            self.wait_for(run for run in self.open(task) if run.key in report.busy)
+            self.give_up(task, f"{type(error).__name__}: {error}")
 
     def wait_for(self, runs: Iterable[Run]) -> None:
-        """Another process works on these."""
+        """Wait for runs that another process computes."""
         busy = {run.key: run for run in runs}
         if busy and not self.elsewhere:
-            self.say(f"{_runs(len(busy))} being made by another process: waiting for the results")
+            self.message(f"{plural(len(busy), 'run')} being made by another process: waiting for the results")
         self.elsewhere |= busy
 
     def note_stored(self, task: Task) -> set[str]:
-        """See which runs of a task have results, and say which of them are new."""
+        """Note which runs of a task are stored, and return the keys of those that are new."""
         missing = {run.key for run in self.store.missing(task.runs)}
-        stored = {run.key for run in task.runs} - missing
-        new = stored - self.stored
-        self.stored |= stored
-        self.meter.finish(stored)
+        new = {run.key for run in task.runs} - missing - self.stored
+        self.stored |= new
+        self.meter.finish(new)
         return new
 
-    def open(self, task: Task) -> tuple[Run, ...]:
-        """The runs of a task that have no result."""
+    def unfinished(self, task: Task) -> tuple[Run, ...]:
+        """Return the runs of a task without a result."""
         return tuple(run for run in task.runs if run.key not in self.stored)
 
-    def retry_alone(self, executor: Executor, task: Task, failed: RunError) -> None:
-        """One run of several has failed, which one is not known: each is tried alone."""
-        runs = self.open(task)
+    def retry_alone(self, executor: Executor, task: Task, failed: TaskError) -> None:
+        """Submit each run of a failed task alone: which one failed is not known."""
         if len(task.runs) == 1 or self.interrupted:
-            self.failures += [Failure(run.key, failed.error, failed.trace) for run in runs]
-            self.meter.finish({run.key for run in runs})
-            self.observer.error(f"{runs[0].key} failed: {failed.error}" if runs else failed.error)
+            self.give_up(task, failed.error, failed.trace)
             return
-        self.observer.error(f"one of {_runs(len(task.runs))} failed, each is tried alone: {failed.error}")
-        self.checkpoints.drop(runs)
+        self.observer.error(f"one of {plural(len(task.runs), 'run')} failed, each is tried alone: {failed.error}")
+        runs = self.unfinished(task)
+        self.checkpoints.remove(runs)
         for run in runs:
-            self.hand_out(executor, (run,))
+            self.submit_task(executor, (run,))
 
     def resubmit(self, executor: Executor, task: Task) -> None:
-        """A worker died. Not more than a few times without progress on one task: perhaps the task kills it."""
-        runs = self.open(task)
+        """Submit the task of a dead worker again; after some deaths without progress in two halves, or not at all."""
+        runs = self.unfinished(task)
         deaths, evaluations = self.deaths[task.name]
         reached = self.meter.reported(task)
         deaths = 1 if reached > evaluations or len(runs) < len(task.runs) else deaths + 1
-        self.orders.progress(task).unlink(missing_ok=True)
-        self.orders.growth(task).unlink(missing_ok=True)
+        self.settings.remove_reports(task)
         if self.interrupted or not runs:
             return
         if deaths < DEATHS:
-            self.observer.error(f"a worker died: its {_runs(len(runs))} are given to another one")
-            self.hand_out(executor, runs, (deaths, reached))
+            self.observer.error(f"a worker died: its {plural(len(runs), 'run')} are given to another one")
+            self.submit_task(executor, runs, (deaths, reached))
         elif len(runs) > 1:
-            self.observer.error(f"{deaths} workers died over the same {_runs(len(runs))}: trying them in two halves")
-            self.checkpoints.drop(runs)
+            some = plural(len(runs), "run")
+            self.observer.error(f"{deaths} workers died over the same {some}: trying them in two halves")
+            self.checkpoints.remove(runs)
             middle = len(runs) // 2
             for half in (runs[:middle], runs[middle:]):
-                self.hand_out(executor, half, (deaths - 1, reached))
+                self.submit_task(executor, half, (deaths - 1, reached))
         else:
             self.give_up(task, f"its worker died {deaths} times (was it out of memory?)")
 
-    def give_up(self, task: Task, reason: str) -> None:
-        runs = self.open(task)
-        self.failures += [Failure(run.key, reason) for run in runs]
+    def give_up(self, task: Task, reason: str, trace: str = "") -> None:
+        runs = self.unfinished(task)
+        self.failures += [Failure(run.key, reason, trace) for run in runs]
         self.meter.finish({run.key for run in runs})
         self.observer.error(f"{runs[0].key} failed: {reason}" if runs else reason)
 
-    def ask_again(self, executor: Executor) -> None:
-        """Runs of other processes: stored by now, still under way, or left by a process that died."""
+    def check_elsewhere(self, executor: Executor) -> None:
+        """Check runs of other processes: stored by now, still in progress, or left by a process that died."""
         task = Task("elsewhere", tuple(self.elsewhere.values()))
         self.note_stored(task)
-        self.elsewhere = {run.key: run for run in self.open(task)}
-        free = [run for key, run in self.elsewhere.items() if is_free(self.orders.directory, key)]
+        self.elsewhere = {run.key: run for run in self.unfinished(task)}
+        free = [run for key, run in self.elsewhere.items() if is_free(self.settings.directory, key)]
         for run in free:
             del self.elsewhere[run.key]
         self.submit(executor, free)
 
     def snapshot(self) -> Snapshot:
-        tasks = [task for future, task in self.flight.items() if not future.done()]
+        tasks = [task for future, task in self.tasks.items() if not future.done()]
         evaluations, fraction, seconds, rate, left = self.meter.measure(tasks)
-        working = sum(self.orders.progress(task).exists() for task in tasks)
         return Snapshot(
             runs=len(self.runs),
             before=self.before,
-            done=len(self.stored) + sum(self.meter.saved(task) for task in tasks),
+            done=len(self.stored) - self.before + sum(self.meter.saved(task) for task in tasks),
             failed=len(self.failures),
             elsewhere=len(self.elsewhere),
-            working=min(working, self.workers),
+            working=min(sum(self.settings.progress(task).exists() for task in tasks), self.workers),
             workers=self.workers,
             evaluations=evaluations,
             total_evaluations=self.meter.total,
@@ -340,7 +336,7 @@ class _Runner:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Take Ctrl-C and SIGTERM as a wish to stop soon; the second one stops at once."""
+        """Context manager in which Ctrl-C and SIGTERM request workers to stop; a second one raises."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
@@ -349,7 +345,7 @@ class _Runner:
             if self.interrupted:
                 raise KeyboardInterrupt
             self.interrupted = True
-            self.orders.stop.touch()
+            self.settings.stop.touch()
             self.observer.message("stopping: writing checkpoints (once more to stop at once)")
 
         before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -361,23 +357,22 @@ class _Runner:
 
 
 @contextmanager
-def _post(directory: Path) -> Iterator[Path]:
-    """A folder for the messages of this runner; what runners that were killed left is removed."""
-    posts = directory / "runners"
-    posts.mkdir(parents=True, exist_ok=True)
-    _clear_away(directory)
-    name = uuid.uuid4().hex[:12]
-    post = posts / name
+def _mailbox(directory: Path) -> Iterator[Path]:
+    """Context manager with a folder for the reports of this runner's workers."""
+    runners = directory / "runners"
+    runners.mkdir(parents=True, exist_ok=True)
+    _clean_up(directory)
+    mailbox = runners / uuid.uuid4().hex[:12]
     try:
-        with filelock.FileLock(posts / f"{name}.lock"):
-            post.mkdir()
-            yield post
+        with filelock.FileLock(mailbox.with_suffix(".lock")):
+            mailbox.mkdir()
+            yield mailbox
     finally:
-        _clear_away(directory)  # what this one leaves, too
+        _clean_up(directory)
 
 
-def _clear_away(directory: Path) -> None:
-    """Remove what killed runners left, and the folders that are empty."""
+def _clean_up(directory: Path) -> None:
+    """Remove the files of runners that have ended, and empty folders."""
     alive = False
     for lock in (directory / "runners").glob("*.lock"):
         try:
@@ -389,11 +384,7 @@ def _clear_away(directory: Path) -> None:
     if alive:
         return
     for folder in ("runs", "checkpoints"):
-        sweep(directory / folder)
+        remove_temporary_files(directory / folder)
     for folder in ("checkpoints", "locks", "runners"):
         with suppress(OSError):
             (directory / folder).rmdir()
-
-
-def _runs(count: int) -> str:
-    return f"{count} run" if count == 1 else f"{count} runs"

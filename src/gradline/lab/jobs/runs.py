@@ -1,4 +1,4 @@
-"""One training run as a value: everything that decides what it computes, and a key made of it."""
+"""A training run as a value: everything that decides its numbers, and a key computed from it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradline.searches.arguments import require
 
 
 class Sampling(Enum):
-    """Which samples an evaluation sees (Definitions 2.1 and 2.2)."""
+    """Which samples an evaluation uses (Definitions 2.1 and 2.2)."""
 
     DYNAMIC = "dynamic"
     """A new mini-batch for every evaluation; the accepted probe's gradient begins the next search."""
@@ -31,22 +31,22 @@ class Run:
     """One training run.
 
     Args:
-        problem: what is trained.
-        method: how.
-        batch_size: samples of an evaluation.
-        seed: of the run's random streams (initial weights, batches, samples to measure errors on).
-        budget: evaluations, the very first gradient included. The search under way when they are spent is finished.
-        sampling: which samples an evaluation sees.
-        direction_batch_size: samples of the evaluation that gives the direction. It is then made anew for each search,
-            and counts. `None`: `batch_size`.
+        problem: the problem.
+        method: the method.
+        batch_size: samples per evaluation.
+        seed: seed of the random streams (initial weights, batches, samples to measure errors on).
+        budget: number of evaluations, including the first gradient. A search in progress at the end is finished.
+        sampling: which samples an evaluation uses.
+        direction_batch_size: samples of a separate evaluation per search that gives the direction, and counts.
+            `None`: the accepted probe's gradient gives it.
         repetition: whether a sample may be drawn twice for one batch.
-        diagonal: variances of slopes as if the components of the gradient were independent, as PrLS had them in the
-            paper; `False`: exact ones.
-        record_every: losses and errors are measured at the end of the first search after each so many evaluations.
+        diagonal: variances of slopes as if the components of the gradient were independent, as for PrLS in the paper;
+            `False`: exact variances.
+        record_every: evaluations between two measurements of losses and errors, at the end of a search.
         angle: also measure the angle between the direction and that of the full batch.
-        benchmark: the run is one of a comparison of methods. It runs by itself in the ordinary engine, so that its
-            times mean something; its evaluations are counted where the loss is computed, whatever the method says of
-            itself, a forward pass alone as a third; and an error of the method is the run's result.
+        benchmark: the run belongs to a comparison of methods. It runs alone in the ordinary engine, so that its times
+            are meaningful; its evaluations are counted where the loss is computed, a forward pass alone as a third; and
+            an error of the method is its result.
     """
 
     problem: Problem
@@ -82,27 +82,21 @@ class Run:
 
     @property
     def setting(self) -> str:
-        """What methods are compared on: the problem and the batch size."""
+        """Problem and batch size, on which methods are compared."""
         return f"{self.problem.name}/{self.batch_size}"
 
     @cached_property
     def key(self) -> str:
-        """What the run is called in a store: readable, and unique by a hash of everything it consists of."""
+        """The name of the run in a store: readable, and unique by a hash of all its fields."""
         values = self.to_dict()
-        for name in (
-            "batch_sizes",
-            "budget",
-            "about",
-            "error",
-            "path",
-        ):  # words, defaults of a study, and where a file lies
+        for name in ("batch_sizes", "budget", "about", "error", "path"):  # they do not change the numbers
             values["problem"].pop(name, None)
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{self.problem.name}_{self.method.name}_b{self.batch_size}_s{self.seed}_{digest}"
 
     def to_dict(self) -> dict[str, Any]:
-        """The run as plain values, for JSON."""
+        """Return the run as plain values for JSON."""
         values: dict[str, Any] = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
@@ -113,7 +107,7 @@ class Run:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
-        """The inverse of `to_dict`. Nothing is imported for it: what this program does not have is `Absent`."""
+        """Return the run of a `to_dict`. Nothing is imported: a method this program does not have becomes `Absent`."""
         return cls(
             **{
                 **values,

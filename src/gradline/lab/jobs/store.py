@@ -1,12 +1,12 @@
 """The store: a directory with one Parquet file for each finished run.
 
-The rule it obeys: a file is believed only if it is whole, is ours, and holds the run that its name says. Anything else
-is reported and counts as missing, so the run is made again. A file appears under its name when it is complete and on
-the disk (see `gradline.lab.tools.files`), so a killed process cannot leave half a result.
+A file is used only if it is complete, written by gradline, and holds the run that its name says. Any other file is
+reported and counts as missing, so that the run is computed again. Files are written atomically (see
+`gradline.lab.tools.files`), so that a killed process leaves no partial result.
 
-Each file can be read without gradline by anything that reads Parquet: the columns are those of
-[`gradline.lab.jobs.result`][gradline.lab.jobs.result], a measurement that was not made is null, and the run's whole
-configuration is in the metadata of the schema as JSON.
+Any program that reads Parquet can read the files: the columns are those of
+[`gradline.lab.jobs.result`][gradline.lab.jobs.result], a missing measurement is null, and the configuration of the run
+is in the metadata of the schema as JSON.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ import pyarrow.parquet as pq
 
 from gradline.lab.jobs.result import COLUMNS, LATER, Result, Status
 from gradline.lab.jobs.runs import Run
-from gradline.lab.tools.files import Report, whole
+from gradline.lab.tools.files import Report, atomic_write
 
 FORMAT = "2"
-"""Of the files. A file of another format is not believed."""
+"""Format of the files; files of another format are not used."""
 
 PLAIN = ("iteration", "evaluations", "stop")
-"""Columns without nulls; in others null is what was not measured, or does not apply."""
+"""Columns without nulls; in others null means not measured or not applicable."""
 
 _TYPES: dict[Any, Any] = {
     np.int64: pa.int64(),
-    np.int32: pa.int32(),
     np.float64: pa.float64(),
     np.str_: pa.dictionary(pa.int32(), pa.string()),
 }
@@ -46,16 +45,16 @@ _EARLIER = pa.schema([field for field in SCHEMA if field.name not in LATER])
 
 
 class StoreWarning(UserWarning):
-    """A file in the store was passed over."""
+    """A file in the store is not used."""
 
 
 class ResultError(ValueError):
-    """A file is torn, or not one of ours, or of another format."""
+    """A file is damaged, not written by gradline, or of another format."""
 
 
 @dataclass(frozen=True)
 class Header:
-    """What the metadata of a file says: all but the table."""
+    """The metadata of a file: a result without its table."""
 
     run: Run
     seconds: float
@@ -82,8 +81,8 @@ class Store:
     ```
 
     Args:
-        directory: of the study. The files are in its folder `runs`, which is made when something is saved.
-        report: where to say which files were passed over and why; by default as a `StoreWarning`.
+        directory: the directory of the study. The files are in its folder `runs`, which `save` creates.
+        report: receives messages about files that are not used; default: issue a `StoreWarning`.
     """
 
     def __init__(self, directory: str | os.PathLike[str], *, report: Report | None = None) -> None:
@@ -91,15 +90,15 @@ class Store:
         self.folder = self.directory / "runs"
         self._report = report or _warn
         self._reported: set[Path] = set()
-        self._told: set[str] = set()  # versions
-        self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read through
+        self._reported_versions: set[str] = set()
+        self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read completely
 
     def path(self, key: str) -> Path:
-        """Where the result with this key is, or would be."""
+        """Return the path of the result with this key, which need not exist."""
         return self.folder / f"{key}.parquet"
 
     def has(self, run: Run) -> bool:
-        """Whether the run's result is there and can be believed: every page of it is checked, once."""
+        """Return whether the result of a run is stored; its checksums are verified at the first call."""
         path = self.path(run.key)
         try:
             found = path.stat()
@@ -115,72 +114,67 @@ class Store:
         return True
 
     def missing(self, runs: Iterable[Run]) -> list[Run]:
-        """Those runs whose results are not there."""
+        """Return the runs without a stored result."""
         return [run for run in runs if not self.has(run)]
 
     def keys(self) -> list[str]:
-        """The keys of all results, in order."""
+        """Return the keys of all results in order."""
         return [path.stem for path, _ in self.headers()]
 
     def headers(self) -> Iterator[tuple[Path, Header]]:
-        """Every result's file and what its metadata says, in order of the keys."""
+        """Yield path and metadata of each result, in the order of their keys."""
         for path in sorted(self.folder.glob("*.parquet")):
-            header = self._header(path)
-            if header is not None:
-                yield path, header
+            try:
+                header = read_header(path)
+            except FileNotFoundError:
+                continue
+            except ResultError as error:
+                self.distrust(path, error)
+                continue
+            self._compare_version(header)
+            yield path, header
 
     def save(self, result: Result) -> Path:
-        """Write a result. A file in its place that was none of ours is kept beside it, as `.unreadable`."""
+        """Write a result. An unusable file at its path is renamed to `.unreadable`."""
         path = self.path(result.run.key)
         if path.exists() and not self.has(result.run):
             path.replace(path.with_suffix(".unreadable"))
         table = _table(result)
-        with whole(path) as file:
+        with atomic_write(path) as file:
             pq.write_table(table, file, compression="zstd", write_page_checksum=True)
         return path
 
     def load(self, key: str) -> Result:
-        """Read a result. Raises `KeyError` if it is not there or cannot be believed."""
+        """Read a result. Raises `KeyError` if it is missing or unusable."""
         path = self.path(key)
         try:
             header, table = _read(path)
         except FileNotFoundError as error:
             raise KeyError(f"{self.directory} has no result {key!r}") from error
         except ResultError as error:
-            raise KeyError(f"{path} cannot be believed: {error}") from error
+            raise KeyError(f"{path} cannot be used: {error}") from error
         columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
         return Result(columns=columns, **vars(header))
 
-    def _header(self, path: Path) -> Header | None:
-        try:
-            header = read_header(path)
-        except FileNotFoundError:
-            return None
-        except ResultError as error:
-            self.distrust(path, error)
-            return None
-        self._compare_version(header)
-        return header
-
     def _compare_version(self, header: Header) -> None:
-        """Report, once, that results were made by another version of gradline than this one."""
+        """Report once that results were computed by another version of gradline."""
         made, here = header.versions.get("gradline"), version("gradline")
-        if made is not None and made != here and made not in self._told:
-            self._told.add(made)
+        if made is not None and made != here and made not in self._reported_versions:
+            self._reported_versions.add(made)
             self._report(
-                f"{self.directory} has results that were made by gradline {made}; this is {here}, whose numbers may be "
-                f"others where revisions are the same"
+                f"{self.directory} has results of gradline {made}; this is {here}, which may compute other numbers "
+                f"even where revisions are equal"
             )
 
     def distrust(self, path: Path, reason: object) -> None:
-        """Report, once, a file that counts as missing."""
+        """Report once that a file is not used."""
         if path not in self._reported:
             self._reported.add(path)
-            self._report(f"{path} is not a result that can be believed ({reason}): it counts as missing")
+            self._report(f"{path} is not a usable result ({reason}): it counts as missing")
 
 
 def _read(path: Path) -> tuple[Header, Any]:
-    """A whole result, every page of it checked. Raises `FileNotFoundError` or `ResultError`."""
+    """Read a result and verify its checksums. Raises `FileNotFoundError` or `ResultError`."""
     with _opened(path) as file:
         header = _header_of(file.schema_arrow, path)
         table = file.read()
@@ -193,7 +187,7 @@ def _read(path: Path) -> tuple[Header, Any]:
 
 
 def read_header(path: Path) -> Header:
-    """What the metadata of a file says. Raises `FileNotFoundError` or `ResultError`."""
+    """Read the metadata of a result. Raises `FileNotFoundError` or `ResultError`."""
     with _opened(path) as file:
         return _header_of(file.schema_arrow, path)
 
@@ -201,12 +195,12 @@ def read_header(path: Path) -> Header:
 @contextmanager
 def _opened(path: Path) -> Iterator[Any]:
     try:
-        # Opened here: Arrow itself takes no path that is not UTF-8.
+        # Opened here because Arrow accepts only UTF-8 paths.
         with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
             yield file
     except (FileNotFoundError, ResultError):
         raise
-    except Exception as error:  # one flipped bit in the metadata can raise nearly anything
+    except Exception as error:  # damaged metadata can raise nearly anything
         raise ResultError(_first_line(error)) from error
 
 
@@ -261,8 +255,7 @@ def _table(result: Result) -> Any:
 def _array(column: Any, kind: Any) -> Any:
     if kind is np.str_:
         return np.array(column.to_pylist(), dtype=np.str_)
-    values = column.to_numpy()
-    return values.astype(kind, copy=True)
+    return column.to_numpy().astype(kind, copy=True)
 
 
 def _first_line(error: BaseException) -> str:

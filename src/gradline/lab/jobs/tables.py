@@ -1,4 +1,4 @@
-"""A run's table while it grows: compact, saved exactly, and turned into the columns of a `Result` at the end."""
+"""The table of a run in progress: compact, saved exactly, and converted to the columns of a `Result` at the end."""
 
 from __future__ import annotations
 
@@ -6,14 +6,13 @@ import platform
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import COLUMNS, Result, Status
+from gradline.lab.jobs.result import COLUMNS, Measurements, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.protocol import Origin, Outcome, Stop
 
@@ -27,7 +26,7 @@ _NAN = float("nan")
 
 
 class Table:
-    """One row for each iteration, and some of them measured. `due` says when a measurement is to be made."""
+    """A row for each iteration, and measurements of some of them; `due` says when to measure."""
 
     __slots__ = ("_every", "_iterations", "_measured", "_next")
 
@@ -39,37 +38,37 @@ class Table:
 
     @property
     def iterations(self) -> int:
-        """How many searches have ended."""
+        """Number of iterations so far."""
         return len(self._iterations) // len(_ITERATION) - 1
 
     def add(self, evaluations: float, probes: int, origin: Origin[Any], outcome: Outcome[Any]) -> None:
-        """Add an iteration of so many probes, ended after so many evaluations in all."""
+        """Add an iteration of a search; `evaluations` counts those of all iterations so far."""
         self._iterations.extend(
             (evaluations, probes, outcome.step, _CODES[outcome.stop], origin.at_zero.slope, origin.norm)
         )
 
     def add_step(self, evaluations: float) -> None:
-        """Add a step of a method that is no search: there is nothing to tell of it but its evaluations."""
+        """Add a step of a method that is not a search."""
         self._iterations.extend((evaluations, _NAN, _NAN, _NO_STOP, _NAN, _NAN))
 
     def due(self, evaluations: float) -> bool:
-        """Whether the iteration just added is one to measure at."""
+        """Return whether to measure at the iteration just added."""
         if evaluations < self._next:
             return False
         self._next = (evaluations // self._every + 1) * self._every
         return True
 
     def reserve(self, angle: float = _NAN, seconds: float = _NAN, cpu_seconds: float = _NAN) -> int:
-        """A place for the measurements of the last iteration, to be filled now or later."""
+        """Add a row for measurements of the last iteration, and return its index for `fill`."""
         self._measured.extend((self.iterations, *(_NAN for _ in _LOSSES), angle, seconds, cpu_seconds))
         return len(self._measured) - len(_MEASURED)
 
     def fill(self, place: int, measured: Sequence[float]) -> None:
-        """Write losses and errors at a reserved place, in the order of their columns."""
+        """Fill a reserved row with losses and errors, in the order of their columns."""
         self._measured[place + 1 : place + 1 + len(measured)] = array("d", measured)
 
-    def growth(self) -> Growth:
-        """What has been measured so far. Places that are reserved but not filled yet are left out."""
+    def measurements(self) -> Measurements:
+        """Return the measurements so far, without rows that are reserved but not filled."""
         measured = np.array(self._measured).reshape(-1, len(_MEASURED))
         measured = measured[~np.isnan(measured[:, 1 : 1 + len(_LOSSES)]).all(axis=1)]
         rows = np.array(self._iterations).reshape(-1, len(_ITERATION))[measured[:, 0].astype(np.int64)]
@@ -77,12 +76,12 @@ class Table:
         return columns | {name: measured[:, place] for place, name in enumerate(_LOSSES, start=1)}
 
     def result(self, run: Run, seconds: float, engine: str, status: Status = Status.DONE, reason: str = "") -> Result:
-        """The table as a result."""
+        """Return the table as a result."""
         rows = np.frombuffer(self._iterations, np.float64).reshape(-1, len(_ITERATION))
         columns: dict[str, NDArray[Any]] = {"iteration": np.arange(len(rows), dtype=np.int64)}
         for place, name in enumerate(_ITERATION):
             columns[name] = rows[:, place].copy()
-        # The name of no stop is "", at place -1.
+        # No stop is "", at index -1.
         columns["stop"] = np.array([*STOPS, ""])[columns["stop"].astype(np.int64)]
         measured = np.frombuffer(self._measured, np.float64).reshape(-1, len(_MEASURED))
         at = measured[:, 0].astype(np.int64)
@@ -94,7 +93,7 @@ class Table:
         return Result(run, columns, seconds, engine, made_with, status, reason)
 
     def state_dict(self) -> dict[str, Any]:
-        """The table as plain values."""
+        """Return the table as plain values."""
         return {
             "every": self._every,
             "next": self._next,
@@ -106,7 +105,7 @@ class Table:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Table:
-        """The inverse of `state_dict`."""
+        """Return the table of a `state_dict`."""
         if state["stops"] != STOPS:
             raise ValueError("state must be of this version of gradline (it has other reasons for searches to stop)")
         if state.get("columns") != list(_MEASURED):
@@ -120,11 +119,5 @@ class Table:
 
 @cache
 def versions() -> dict[str, str]:
-    """What computed a result."""
-    found = {"python": platform.python_version()}
-    for name in ("gradline", "torch", "numpy"):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "unknown"
-    return found
+    """Return the versions of what computes results."""
+    return {"python": platform.python_version()} | {name: version(name) for name in ("gradline", "torch", "numpy")}

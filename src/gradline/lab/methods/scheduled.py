@@ -18,7 +18,7 @@ from gradline.lab.methods.stepper import Gradients, Stepper
 if TYPE_CHECKING:
     from gradline.lab.methods.objective import Objective
 
-ADAM_RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2)
+ADAM_RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 SGD_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
 WARM_UP = 0.1
 """Share of a run in which the learning rate rises, with warm-up."""

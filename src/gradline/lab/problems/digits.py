@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.data._extra import study_extra
 from gradline.lab.problems.making import seeded
 from gradline.lab.problems.supervised import build_task, split
 from gradline.lab.problems.task import Measured, Task
+from gradline.lab.tools.extras import import_extra
 
 HIDDEN = 128
 LATENT = 6
@@ -39,7 +39,7 @@ class Autoencoder(nn.Module):
 
 @cache
 def _pixels() -> Tensor:
-    source = study_extra("sklearn.datasets", "the digits").load_digits()
+    source = import_extra("sklearn.datasets", "the digits").load_digits()
     return torch.tensor(source.data, dtype=torch.float32) / 16
 
 

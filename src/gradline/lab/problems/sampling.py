@@ -1,8 +1,8 @@
 """Random streams of a run, by purpose: the same numbers in every engine, alone or beside other runs.
 
 A stream is a function of the run's seed, of what it is for and of a position in it: nothing else, so that runs of
-different methods with the same seed begin at the same weights, and results do not depend on how runs are grouped or in
-what order they go. A position is one number, and that is all there is to save.
+different methods with the same seed begin at the same weights, and what is drawn does not depend on how runs are
+grouped or in what order they go. A position is one number, and that is all there is to save.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.data._extra import study_extra
 from gradline.lab.problems.supervised import Split, build_task, cross_entropy, split, squared_error, wrong
 from gradline.lab.problems.task import Task
+from gradline.lab.tools.extras import import_extra
 
 FRIEDMAN_TRAIN, FRIEDMAN_OTHERS = 400, 1000
 """Rows of Friedman's regression for training, and for validation and for testing each."""
@@ -37,7 +37,7 @@ def shuffled(*arrays: Any) -> list[Tensor]:
 
 @cache
 def _digits() -> Split:
-    source = study_extra("sklearn.datasets", "the digits").load_digits()
+    source = import_extra("sklearn.datasets", "the digits").load_digits()
     pixels, labels = shuffled(source.data, source.target)
     return split(pixels.float() / 16.0, labels, 1200, 300)
 
@@ -49,7 +49,7 @@ def build_digits(seed: int) -> Task:
 
 @cache
 def _diabetes() -> Split:
-    source = study_extra("sklearn.datasets", "the diabetes data").load_diabetes()
+    source = import_extra("sklearn.datasets", "the diabetes data").load_diabetes()
     rows, targets = shuffled(source.data, source.target)
     inputs, outputs = (_standardised(part.float(), 300) for part in (rows, targets[:, None]))
     return split(inputs, outputs, 300, 71)

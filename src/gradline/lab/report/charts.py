@@ -9,50 +9,52 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.figures import FIGURES, Illustration, words
+from gradline.lab.figures import FIGURES, Entry, labels
 from gradline.lab.figures.curves import MEASURES, Curves, Measure
+from gradline.lab.figures.line_styles import numbers as numbers_of
 from gradline.lab.figures.study_prls_losses import PUBLISHED
 from gradline.lab.figures.traces import MissingRuns, Trace
-from gradline.plot.inks import DARK, LIGHT
+from gradline.lab.findings.digests import LOGARITHMS
+from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
 
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
 """What is packed of each run, for every point of its grid; angles in degrees."""
-LOGARITHMS = frozenset({"train_loss", "test_loss", "step"})
-"""Packed as logarithms: of zero, minus infinity."""
 
 
-class Stroke(NamedTuple):
-    """How a line looks on a light and on a dark page: never by its colour alone."""
+def line_styles(methods: Sequence[str]) -> list[dict[str, str]]:
+    """Return how the lines of methods look, on a light and on a dark page: never by their colour alone.
 
-    light: str
-    dark: str
-    dash: str
-    symbol: str
-
-
-_INKS = [(LIGHT.blue, DARK.blue), (LIGHT.orange, DARK.orange), (LIGHT.green, DARK.green), (LIGHT.purple, DARK.purple)]
-_INKS += [("#8a6d00", "#f0e442"), ("#4a4a4a", "#c8c8c8")]
-_DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
-_SYMBOLS = ("circle", "square", "triangle-up", "diamond", "triangle-down", "x", "star", "cross")
+    Args:
+        methods: names, as in a store; others get strokes that are free.
+    """
+    known = numbers_of(methods)
+    return [_style(known[name]) for name in methods]
 
 
-def stroke(number: int) -> Stroke:
-    """One of many: colours, dashes and symbols come round at different times."""
-    light, dark = _INKS[number % len(_INKS)]
-    turn = number // len(_INKS)
-    return Stroke(light, dark, _DASHES[(number + turn) % len(_DASHES)], _SYMBOLS[number % len(_SYMBOLS)])
+def _style(number: int) -> dict[str, str]:
+    turn = number // len(LIGHT.data)
+    return {
+        "light": stroke(number, LIGHT).color,
+        "dark": stroke(number, DARK).color,
+        "dash": DASHES[(number + turn) % len(DASHES)][1],
+        "symbol": MARKERS[number % len(MARKERS)][1],
+    }
 
 
 @dataclass(frozen=True)
 class Chart:
     """A chart of curves: which runs it can show, and how they are told apart.
 
-    Each run has a facet (one is looked at), a panel (one, or all side by side) and a line.
+    Each run has a facet and a panel (one of them is shown, or all side by side) and a line.
     """
 
     id: str
     title: str
     caption: str
+    paper: str
+    """What the paper says of it."""
+    notes: list[str]
+    """What is not as in the whole study."""
     facet_name: str
     facets: list[str]
     panel_name: str
@@ -75,15 +77,15 @@ class _Places(NamedTuple):
 
 
 def _batch(run: Trace) -> str:
-    return words.batch(run.batch_size)
+    return labels.batch(run.batch_size)
 
 
 def _problem(run: Trace) -> str:
-    return words.problem(run.problem)
+    return labels.problem(run.problem)
 
 
 def _method(run: Trace) -> str:
-    return words.method(run.method)
+    return labels.method(run.method)
 
 
 _USUAL = _Places(("Problem", _problem), ("Batch size", _batch), ("Methods", _method))
@@ -92,7 +94,7 @@ _SPECIAL = {
         ("Method", _method), ("Batch size", _batch), ("Mini-batches", lambda run: run.sampling)
     ),
     "study_prls_losses": _Places(
-        ("Problem", lambda run: words.problem(run.problem.removesuffix(PUBLISHED))),
+        ("Problem", lambda run: labels.problem(run.problem.removesuffix(PUBLISHED))),
         ("Batch size", _batch),
         (
             "Methods and losses",
@@ -107,7 +109,7 @@ def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], l
     """The charts of the figures that have runs, the data of those that are no curves, and what was left out and why."""
     charts, others, left_out = [], {}, []
     for name, figure in FIGURES.items():
-        if not figure.NEEDS:
+        if not figure.needs:
             continue
         try:
             found = figure.data(list(runs))
@@ -121,9 +123,9 @@ def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], l
     return charts, others, left_out
 
 
-def _chart(name: str, figure: Illustration, found: Curves, runs: Sequence[Trace]) -> Chart:
+def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Chart:
     settings = {
-        (curve.problem, curve.method, curve.batch_size, curve.sampling, curve.direction_batch_size): len(curve.x)
+        (curve.problem, curve.method, curve.batch_size, curve.sampling, curve.direction_batch_size)
         for curve in found.curves
     }
     angled = "angle" in found.values_of("measure")
@@ -137,22 +139,18 @@ def _chart(name: str, figure: Illustration, found: Curves, runs: Sequence[Trace]
         and run.angled == angled
         and run.budget == budgets.get(run.problem)
     ]
-    first: list[Measure] = list(getattr(figure, "MEASURES", ())) or [
-        MEASURES[measure] for measure in found.values_of("measure")
-    ]
-    return _made(
-        name,
-        _label(name, figure),
-        f"{getattr(figure, 'ABOUT', figure.CAPTION)}.",
-        chosen,
-        _SPECIAL.get(name, _USUAL),
-        first,
-    )
+    first = list(figure.measures) or [MEASURES[measure] for measure in found.values_of("measure")]
+    text = Text(figure.heading, f"{figure.about or figure.caption}.", figure.paper, found.notes())
+    return _made(name, text, chosen, _SPECIAL.get(name, _USUAL), first, means=figure.means)
 
 
-def _label(name: str, figure: Illustration) -> str:
-    number = name.replace("figure_", "Figure ")
-    return f"{number}. {figure.TITLE}" if number != name else figure.TITLE
+class Text(NamedTuple):
+    """What is said of a chart."""
+
+    title: str
+    caption: str
+    paper: str = ""
+    notes: Sequence[str] = ()
 
 
 def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
@@ -175,48 +173,58 @@ def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool)
         parts += [f"{run.budget:,} evaluations"] if budgets else []
         return ", ".join(parts)
 
-    title, caption = "Other runs", "Runs that none of the figures above shows."
+    text = Text("Other runs", "Runs that none of the figures above shows.")
     if not made:
-        title, caption = "All runs", "Every run in the directory."
+        text = Text("All runs", "Every run in the directory.")
     places = _Places(("Problem", _problem), ("Batch size", _batch), ("Methods", line))
-    return [_made("other_runs", title, caption, rest, places, [])]
+    return [_made("other_runs", text, rest, places, [], means=True)]
 
 
 def _made(
-    name: str, title: str, caption: str, runs: Sequence[tuple[int, Trace]], places: _Places, first: Sequence[Measure]
+    name: str,
+    text: Text,
+    runs: Sequence[tuple[int, Trace]],
+    places: _Places,
+    first: Sequence[Measure],
+    *,
+    means: bool,
 ) -> Chart:
     runs = sorted(runs, key=lambda pair: _order(pair[1]))
-    labels = [[of(run) for _, of in places] for _, run in runs]
-    facets, lines = (list(dict.fromkeys(label[place] for label in labels)) for place in (0, 2))
-    by_size = sorted(zip((run.batch_size for _, run in runs), (label[1] for label in labels), strict=True))
+    told = [[of(run) for _, of in places] for _, run in runs]
+    facets, lines = (list(dict.fromkeys(label[place] for label in told)) for place in (0, 2))
+    by_size = sorted(zip((run.batch_size for _, run in runs), (label[1] for label in told), strict=True))
     panels = list(dict.fromkeys(label for _, label in by_size))
     if places.panel[0] != "Batch size":
-        panels = list(dict.fromkeys(label[1] for label in labels))
+        panels = list(dict.fromkeys(label[1] for label in told))
+    # Lines that are methods look as these do in every figure.
+    named = [next((name for name, label in labels.METHODS.items() if label == line), line) for line in lines]
     measured = [name for name in MEASURES if any(np.isfinite(run.values[name]).any() for _, run in runs)]
     shown = [measure for measure in first if measure.name in measured]
     shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
     return Chart(
         id=name,
-        title=title,
-        caption=caption,
+        title=text.title,
+        caption=text.caption,
+        paper=text.paper,
+        notes=list(text.notes),
         facet_name=places.facet[0],
         facets=facets,
         panel_name=places.panel[0],
         panels=panels,
         line_name=places.line[0],
-        lines=[{"label": label, **stroke(place)._asdict()} for place, label in enumerate(lines)],
+        lines=[{"label": label, **style} for label, style in zip(lines, line_styles(named), strict=True)],
         measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
-        look="mean" if name in ("figure_8", "figure_14", "other_runs") or name.startswith("study_") else "runs",
+        look="mean" if means else "runs",
         runs=[
             (number, facets.index(label[0]), panels.index(label[1]), lines.index(label[2]))
-            for (number, _), label in zip(runs, labels, strict=True)
+            for (number, _), label in zip(runs, told, strict=True)
         ],
     )
 
 
 def _order(run: Trace) -> tuple[Any, ...]:
     """Problems and methods in the paper's order, others after them."""
-    problems, methods = list(words.PROBLEMS), list(words.METHODS)
+    problems, methods = list(labels.PROBLEMS), list(labels.METHODS)
     return (
         problems.index(run.problem) if run.problem in problems else len(problems),
         methods.index(run.method) if run.method in methods else len(methods),

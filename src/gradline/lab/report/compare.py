@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
@@ -15,6 +16,8 @@ from gradline.lab.tools.formatting import percent, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+    from gradline.plot.inks import Inks
 
 HEADER = ("Method", "Loss over the best’s", "First at the target", "Within 2×", "Within 10×", "Reached", "By all seeds")
 HEAT = (
@@ -29,18 +32,19 @@ PROFILE = (
 
 
 def section(
-    source: str | os.PathLike[str], picture: Callable[[Figure], str], report: Report | None = None
+    source: str | os.PathLike[str], picture: Callable[[Callable[[Inks], Figure]], Any], report: Report | None = None
 ) -> dict[str, Any] | None:
     """What the page's template shows; `None` if there are no runs of a comparison.
 
     Args:
         source: a directory that `gradline run compare` wrote to, or a file that `gradline results --pack` wrote.
-        picture: makes a figure an address for the page.
+        picture: makes the addresses for the page of what draws a figure in given inks.
         report: where to say which files were passed over and why.
     """
     _, known = read(source, report=report)
     if not known.records:
         return None
+    heat, profile = heat_data(known), profile_data(known.table, known.targets, known.drawn(own()))
     return {
         "runs": plural(len(known.records), "run"),
         "settings": plural(len(known.shared()), "setting"),
@@ -52,13 +56,13 @@ def section(
                 "id": "compare-heat",
                 "title": "The whole comparison",
                 "caption": HEAT,
-                "source": picture(draw_heat(heat_data(known))),
+                "source": picture(partial(draw_heat, heat)),
             },
             {
                 "id": "compare-profile",
                 "title": "How often near the best",
                 "caption": PROFILE,
-                "source": picture(draw_profile(profile_data(known.table, known.targets, known.drawn(own())))),
+                "source": picture(partial(draw_profile, profile)),
             },
         ],
     }

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import dataclasses
-import os
+import math
 from collections import Counter
-from typing import Any
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
 
 import pandas as pd
 
-from gradline.lab.figures import words
+from gradline.lab.figures import labels
 from gradline.lab.findings.claims import Verdict
 from gradline.lab.findings.query import SETTINGS
-from gradline.lab.jobs.store import Header, Store
+from gradline.lab.jobs.store import Header
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.problems import Network, Problem
-from gradline.lab.tools.files import Report
 from gradline.lab.tools.formatting import count, duration, number, percent, ranges
 
 MARKS = {
@@ -51,7 +51,7 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
                     "statement": part.statement,
                     "mark": _HOLDS[part.holds][0],
                     "holds": _HOLDS[part.holds][1],
-                    "seen": part.seen,
+                    "seen": part.evidence,
                 }
                 for part in verdict.parts
             ],
@@ -60,59 +60,89 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def result_tables(summary: pd.DataFrame) -> list[dict[str, Any]]:
-    """A table for each problem: medians over seeds, a row for each setting."""
-    summary = summary.drop_duplicates([name for name in SETTINGS if name != "key"])  # angles measured beside, or not
+class Cell(NamedTuple):
+    """A cell of a table: its text, what it is sorted by, and whether it is the best of its setting."""
+
+    text: str
+    value: float | str
+    best: bool = False
+
+
+def result_table(summary: pd.DataFrame) -> dict[str, Any]:
+    """Medians over seeds: a row for each setting and method, with the best method of a setting marked."""
+    summary = distinct(summary)
+    shown = varied(summary)
+    keys = ["problem", "batch_size", *shown, "method"]
+    header = ["Problem", "B", *shown.values(), "Method", "Runs", *(title for title, _ in BEST.values())]
+    header += ["Zero train error at", "Evaluations an iteration", "Steps", "Stalled", "Failed"]
+    rows = []
+    for _, setting in summary.groupby(keys[:-1], observed=True, dropna=False):
+        by_method = list(setting.groupby("method", observed=True))
+        medians = {name: [float(some[name].median()) for _, some in by_method] for name in BEST}
+        for place, (method, some) in enumerate(by_method):
+            measured = [
+                Cell(show(values[place]), values[place], len(by_method) > 1 and values[place] == min(values))
+                for (name, (_, show)), values in zip(BEST.items(), medians.values(), strict=True)
+            ]
+            rows.append([*_setting(some.iloc[0], shown), Cell(labels.method(str(method)), str(method)),
+                         Cell(str(len(some)), len(some)), *measured, *_rest(some)])  # fmt: skip
+    return {"header": header, "rows": rows, "words": len(keys)}
+
+
+def distinct(summary: pd.DataFrame) -> pd.DataFrame:
+    """The runs, each once: angles may have been measured beside, or not."""
+    return summary.drop_duplicates([name for name in SETTINGS if name != "key"])
+
+
+def varied(summary: pd.DataFrame) -> dict[str, str]:
+    """What else tells settings apart, by its name in a summary, and what it is called."""
     more = {"sampling": "Sampling", "direction_batch_size": "B of direction", "budget": "Budget"}
-    shown = {name: title for name, title in more.items() if summary[name].nunique(dropna=False) > 1}
-    keys = ["batch_size", "method", *shown]
-    tables = []
-    for problem, rows in summary.groupby("problem", observed=True):
-        lines = [_line(values, some, keys) for values, some in rows.groupby(keys, observed=True, dropna=False)]
-        name = str(problem)
-        tables.append({"problem": name, "title": words.problem(name), "rows": lines})
-    header = ["B", "Method", *shown.values(), "Runs", "Train loss", "Train error", "Test error", "Lowest test error"]
-    header += ["Zero train error at", "Evaluations an iteration", "Steps", "Stalled"]
-    return [{**table, "header": header, "words": 1 + len(shown)} for table in tables]
+    within = summary.groupby("problem", observed=True)[list(more)].nunique(dropna=False).max()
+    return {name: title for name, title in more.items() if within[name] > 1}
 
 
-def _line(values: Any, rows: pd.DataFrame, keys: list[str]) -> list[str]:
-    settings = dict(zip(keys, values, strict=True))
-    zeros = rows["zero_error_at"].dropna()
-    direction = settings.get("direction_batch_size")
-    cells = [str(settings["batch_size"]), words.method(str(settings["method"]))]
-    cells += [str(settings["sampling"])] if "sampling" in settings else []
-    cells += ["same" if pd.isna(direction) else str(direction)] if "direction_batch_size" in settings else []
-    cells += [count(settings["budget"])] if "budget" in settings else []
+def _percent(value: float) -> str:
+    return f"{percent(value)}%"
+
+
+BEST: dict[str, tuple[str, Callable[[float], str]]] = {
+    "final_train_loss": ("Train loss", number),
+    "final_train_error": ("Train error", _percent),
+    "final_test_error": ("Test error", _percent),
+    "best_test_error": ("Lowest test error", _percent),
+}
+"""Columns of a summary whose lowest median is the best, what they are called and how they are written."""
+
+
+def _setting(row: Any, shown: Collection[str]) -> list[Cell]:
+    problem, direction = str(row["problem"]), row["direction_batch_size"]
+    cells = [Cell(labels.problem(problem), problem), Cell(str(row["batch_size"]), int(row["batch_size"]))]
+    cells += [Cell(str(row["sampling"]), str(row["sampling"]))] if "sampling" in shown else []
+    if "direction_batch_size" in shown:
+        cells.append(Cell("same", 0) if pd.isna(direction) else Cell(str(direction), int(direction)))
+    cells += [Cell(count(row["budget"]), int(row["budget"]))] if "budget" in shown else []
+    return cells
+
+
+def _rest(rows: pd.DataFrame) -> list[Cell]:
+    zeros, none = rows["zero_error_at"].dropna(), Cell("–", math.inf)
+    mean, most = float(rows["probes_mean"].mean()), int(rows["probes_max"].max())
+    low, high = float(rows["step_min"].min()), float(rows["step_max"].max())
+    stalled, failed = int(rows["stalled"].sum()), int((rows["status"] != "done").sum())
+    reached = len(zeros) * 2 >= len(rows)
     return [
-        *cells,
-        str(len(rows)),
-        number(float(rows["final_train_loss"].median())),
-        f"{percent(float(rows['final_train_error'].median()))}%",
-        f"{percent(float(rows['final_test_error'].median()))}%",
-        f"{percent(float(rows['best_test_error'].median()))}%",
-        count(float(zeros.median())) if len(zeros) * 2 >= len(rows) else "–",
-        f"{rows['probes_mean'].mean():.2f} (up to {int(rows['probes_max'].max())})"
-        if rows["probes_max"].any()
-        else "–",
-        _range(float(rows["step_min"].min()), float(rows["step_max"].max())),
-        str(int(rows["stalled"].sum())) if rows["stalled"].any() else "–",
+        Cell(count(float(zeros.median())), float(zeros.median())) if reached else none,
+        Cell(f"{mean:.2f} (up to {most})", mean) if most else none,
+        none if low != low else Cell(f"{number(low)} to {number(high)}", high),
+        Cell(str(stalled) if stalled else "–", stalled),
+        Cell(str(failed) if failed else "–", failed),
     ]
-
-
-def _range(low: float, high: float) -> str:
-    return "–" if low != low else f"{number(low)} to {number(high)}"
 
 
 def _units(hidden: tuple[int, ...]) -> str:
     if len(hidden) > 3 and len(set(hidden)) == 1:
         return f"{len(hidden)} layers of {hidden[0]}"
     return ", ".join(map(str, hidden)) or "none"
-
-
-def headers(directory: str | os.PathLike[str], report: Report | None) -> list[Header]:
-    """What the files say of themselves."""
-    return [header for _, header in Store(directory, report=report).headers()]
 
 
 def _network(problem: Network) -> dict[str, str]:

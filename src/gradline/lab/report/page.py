@@ -6,6 +6,7 @@ import base64
 import hashlib
 import io
 import json
+import math
 import os
 from collections.abc import Callable
 from functools import partial
@@ -17,13 +18,17 @@ from typing import TYPE_CHECKING, Any
 import jinja2
 import numpy as np
 
-from gradline.lab.figures import FIGURES, style, words
-from gradline.lab.figures.traces import traces
+from gradline.lab.figures import FIGURES, Entry, labels, style
 from gradline.lab.findings.claims import claims
-from gradline.lab.findings.query import summary
+from gradline.lab.findings.digests import LOGARITHMS
+from gradline.lab.findings.query import configuration, summary_frame
+from gradline.lab.findings.reading import digests
 from gradline.lab.report import charts, content
-from gradline.lab.report.packing import pack_numbers, pack_text
-from gradline.lab.tools.files import Report, whole
+from gradline.lab.report.overview import endings, overview
+from gradline.lab.report.searches import searches
+from gradline.lab.tools.files import Report, atomic_write
+from gradline.lab.tools.packing import pack_numbers, pack_text
+from gradline.plot.inks import DARK, LIGHT, Inks
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -49,7 +54,7 @@ def write(
     """Write the page of a directory's results to a file, and return its path.
 
     Args:
-        directory: that a study was run into.
+        directory: that a study was run into, or a file that `gradline results --pack` wrote.
         out: the file. One that is there is replaced when the new one is complete, and kept if that fails.
         title: of the page; by default from the name of the directory.
         illustrations: whether to compute and show Figures 1 to 7 too.
@@ -64,7 +69,7 @@ def write(
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
     text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
-    with whole(path) as file:
+    with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return path
 
@@ -81,26 +86,34 @@ def page(
     """The page as text; see `write`."""
     say = progress or (lambda text: None)
     say("reading runs")
-    runs = traces(directory, report=report)
-    if not runs:
+    found = list(digests(directory, report=report))
+    if not found:
         raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
-    table = summary(directory, report=report)
+    runs, headers = [one.trace for one in found], [one.header for one in found]
+    table = summary_frame([configuration(one.header.run) | one.summary for one in found])
     curves, others, left_out = charts.figure_charts(runs)
     curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
+    say("making single searches")
+    singles, not_shown = searches([header.run for header in headers])
+    best, ended = overview(table), endings(table)
     data: dict[str, Any] = {
         "fields": ["evaluations", *charts.FIELDS],
-        "logarithms": sorted(charts.LOGARITHMS),
+        "logarithms": sorted(LOGARITHMS),
         "runs": charts.run_table(runs),
         "charts": {chart.id: charts.plain(chart) for chart in curves},
         "heat": _heat(others.get("study_direction_vs_step")),
+        "overview": best,
+        "endings": ended,
+        "searches": singles,
+        "palette": charts.line_styles(("gols-i", "prls")),
         "tables": {"results": json.loads(table.drop(columns="key").to_json(orient="split", double_precision=15))},
     }
     if "table_3" in others:
         columns = others["table_3"].to_dict()
         rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
         data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
-    peers = _peers(compare or directory, report, say)
-    if compare is not None and peers is None:
+    peers, training = _peers(compare or directory, report, say)
+    if compare is not None and peers is None and training is None:
         raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
     script, sheet = (files("gradline.lab.report").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
     say("embedding charts")
@@ -117,10 +130,16 @@ def page(
         table_3=_about("table_3", others),
         left_out=left_out,
         verdicts=content.verdict_rows(claims(table)),
-        tables=content.result_tables(table),
-        configuration=content.configuration(content.headers(directory, report)),
+        overview=best,
+        endings=ended,
+        searches=singles,
+        not_shown=not_shown,
+        results=content.result_table(table),
+        configuration=content.configuration(headers),
         illustrations=_illustrations(say) if illustrations else [],
         peers=peers,
+        training=training,
+        infinity=math.inf,
         runs=len(runs),
         evaluations=round(table["evaluations"].sum()),
         version=version("gradline"),
@@ -149,9 +168,9 @@ def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
     """What is said of a figure that is no chart of curves; `None` where it is not there."""
     if name not in others:
         return None
-    found = others[name]
-    methods = [words.method(method) for method in found.methods]
-    return {"title": FIGURES[name].TITLE, "caption": FIGURES[name].CAPTION, "data": found, "methods": methods}
+    found, figure = others[name], FIGURES[name]
+    methods = [labels.method(method) for method in found.methods]
+    return {"title": figure.heading, "caption": figure.caption, "data": found, "methods": methods}
 
 
 def _heat(found: Any) -> dict[str, Any] | None:
@@ -165,7 +184,7 @@ def _heat(found: Any) -> dict[str, Any] | None:
         plain[~np.isfinite(values)] = None
         measures.append({"name": name, "words": called, "values": plain.tolist()})
     return {
-        "methods": [words.method(name) for name in found.methods],
+        "methods": [labels.method(name) for name in found.methods],
         "directions": found.direction_batch_sizes.tolist(),
         "sizes": found.batch_sizes.tolist(),
         "runs": found.runs.tolist(),
@@ -173,47 +192,53 @@ def _heat(found: Any) -> dict[str, Any] | None:
     }
 
 
-def _illustrations(say: Callable[[str], None]) -> list[dict[str, str]]:
+def _illustrations(say: Callable[[str], None]) -> list[dict[str, Any]]:
     """Figures 1 to 7 as pictures."""
     pictures = []
-    for name, figure in FIGURES.items():
-        if figure.NEEDS:
-            continue
-        say(f"drawing {name.replace('_', ' ')}")
-        pictures.append(
-            {
-                "id": name,
-                "title": f"{name.replace('figure_', 'Figure ')}. {figure.TITLE}",
-                "caption": figure.CAPTION,
-                "source": _address(figure.draw(figure.data())),
-            }
-        )
+    for figure in FIGURES.values():
+        if not figure.needs:
+            say(f"drawing {figure.label}")
+            drawn = partial(_drawn, figure, figure.data())
+            pictures.append(
+                {
+                    "id": figure.name,
+                    "title": figure.heading,
+                    "caption": figure.caption,
+                    "source": _addresses(drawn),
+                }
+            )
     return pictures
 
 
-def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """How methods compare; `None` where no runs were made for that."""
-    from gradline.lab.report import compare
+def _drawn(figure: Entry, data: Any, inks: Inks) -> Figure:
+    return figure.draw(data, inks)
+
+
+def _peers(
+    source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """How methods compare, and how they do without tuning; `None` where no runs were made for that."""
+    from gradline.lab.report import compare, train
 
     say("comparing with other optimizers")
-    return compare.section(source, partial(_address, colours=True), report)
+    return compare.section(source, _addresses, report), train.section(source, _addresses, report)
 
 
-def _address(drawn: Figure, *, colours: bool = False) -> str:
-    """A figure as a picture in the page; with all its colours, or with as few as do for lines."""
-    buffer = io.BytesIO()
-    with style.settings():
-        drawn.savefig(buffer, dpi=PIXELS, format="png")
-    return "data:image/png;base64," + base64.b64encode(buffer.getvalue() if colours else _small(buffer)).decode("ascii")
+def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, Any]:
+    """A figure as pictures in the page, for light and for dark colours, and their size in pixels."""
+    drawn = {"light": draw(LIGHT), "dark": draw(DARK)}
+    width, height = (round(PIXELS * inches) for inches in drawn["light"].get_size_inches())
+    light, dark = _address(drawn["light"], LIGHT), _address(drawn["dark"], DARK)
+    return {"light": light, "dark": dark, "width": width, "height": height}
 
 
-def _small(picture: io.BytesIO) -> bytes:
+def _address(drawn: Figure, inks: Inks) -> str:
     """A PNG in 256 colours, a third of the size. Pillow comes with matplotlib."""
     from PIL import Image
 
-    picture.seek(0)
-    small = io.BytesIO()
-    Image.open(picture).convert("RGB").quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(
-        small, "PNG", optimize=True
-    )
-    return small.getvalue()
+    buffer, small = io.BytesIO(), io.BytesIO()
+    with style.settings(inks):
+        drawn.savefig(buffer, dpi=PIXELS, format="png")
+    picture = Image.open(buffer).convert("RGB")
+    picture.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode("ascii")

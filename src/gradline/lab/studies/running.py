@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 
 from gradline.lab import engines
 from gradline.lab.jobs.engine import MakeEngine
@@ -26,6 +26,7 @@ def run_study(
     threads: int = 1,
     observer: Observer | None = None,
     follower: Follower | None = None,
+    known: Collection[str] = (),
     make_engine: MakeEngine | None = None,
     key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
@@ -47,6 +48,7 @@ def run_study(
         observer: is told how it goes on.
         follower: is shown the runs while they grow, every few seconds, and those that are there already. See
             `gradline.lab.jobs.tensorboard`.
+        known: keys of runs that are not made, since their results are elsewhere.
         make_engine: makes engines other than those of `gradline.lab.engines`.
         key: which runs may share an engine: those with equal keys.
 
@@ -69,7 +71,7 @@ def run_study(
             follower=follower,
         )
 
-    made = make(plan(chosen))
+    made = make([run for run in plan(chosen) if run.key not in known])
     if not chosen.tuned:
         return made
     return combined(made, make(plan_tuned(chosen, choices(out, chosen))))

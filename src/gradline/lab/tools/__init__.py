@@ -1,1 +1,1 @@
-"""Small helpers that know nothing of experiments: names, files, threads, words."""
+"""Helpers without knowledge of experiments: names, files, threads, formatting, optional packages."""

@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Write files atomically, and read compressed ones with a bound on their size."""
 
 from __future__ import annotations
 
@@ -10,15 +10,19 @@ from pathlib import Path
 from typing import BinaryIO, Protocol, TypeAlias
 
 Report: TypeAlias = Callable[[str], None]
-"""Where to say what was found wrong and passed over."""
+"""Receives messages about files that were ignored, and why."""
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[BinaryIO]:
-    """Write a file that appears under its name when it is complete and on the disk.
+def atomic_write(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
+    """Context manager with a stream whose content replaces the file at `path` at exit.
 
-    It is written beside its place and then renamed: a process killed at any moment leaves the old file, or the new
-    one, or (beside them) a temporary file that nobody reads. An exception leaves nothing.
+    The content is written to a temporary file beside it, which is then renamed: a process that is killed leaves the old
+    file or the new one, and perhaps a temporary file that nobody reads. An exception leaves the old file.
+
+    Args:
+        path: the file. Its folder is created if missing.
+        sync: flush content and rename to the disk, so that they survive a power cut.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", suffix=".tmp", dir=path.parent)
@@ -26,38 +30,40 @@ def whole(path: Path) -> Iterator[BinaryIO]:
     try:
         with os.fdopen(handle, "wb") as file:
             yield file
-            file.flush()
-            os.fsync(file.fileno())
+            if sync:
+                file.flush()
+                os.fsync(file.fileno())
         temporary.chmod(0o666 & ~_umask())
         temporary.replace(path)
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
-    _sync_directory(path.parent)
+    if sync:
+        _sync_directory(path.parent)
 
 
 class Readable(Protocol):
     """A stream of bytes."""
 
     def read(self, size: int, /) -> bytes:
-        """Up to so many bytes; none at its end."""
+        """Return up to `size` bytes; none at the end."""
         ...
 
 
 class Limited:
-    """Reads from a stream, and no more than some bytes: what is compressed may be a thousand times as large as it says.
+    """Stream that raises a `ValueError` after too many bytes, for compressed content of unknown size.
 
     Args:
-        stream: what is read.
-        most: bytes.
-        what: what it is, for the error.
+        stream: the stream to read.
+        most: the largest number of bytes.
+        what: its name in the error.
     """
 
     def __init__(self, stream: Readable, most: int, what: str) -> None:
         self._stream, self._left, self._most, self._what = stream, most, most, what
 
     def read(self, size: int = -1) -> bytes:
-        """Up to so many bytes, or all of them. Raises `ValueError` if there are too many."""
+        """Return up to `size` bytes, or all of them."""
         wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
         found = self._stream.read(wanted)
         self._left -= len(found)
@@ -66,8 +72,8 @@ class Limited:
         return found
 
 
-def sweep(directory: Path) -> None:
-    """Remove the temporary files that killed processes left. Only for a directory that nobody else writes to now."""
+def remove_temporary_files(directory: Path) -> None:
+    """Remove the temporary files of killed processes. Only for a directory that nobody else writes to now."""
     for path in directory.glob(".*.tmp"):
         with suppress(OSError):
             path.unlink()
@@ -80,7 +86,7 @@ def _umask() -> int:
 
 
 def _sync_directory(directory: Path) -> None:
-    """Put the rename itself on the disk, where directories can be opened (not on Windows)."""
+    """Flush a rename to the disk, if directories can be opened (not on Windows)."""
     with suppress(OSError):
         handle = os.open(directory, os.O_RDONLY)
         try:

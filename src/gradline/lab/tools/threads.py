@@ -1,4 +1,4 @@
-"""How many threads torch computes with."""
+"""The number of threads that torch computes with."""
 
 from __future__ import annotations
 
@@ -8,16 +8,10 @@ from contextlib import contextmanager
 
 @contextmanager
 def threads(count: int = 1) -> Iterator[None]:
-    """Let torch compute with so many threads, and then, also after an error, with as many as before.
+    """Context manager, also a decorator `@threads()`, in which torch computes with `count` threads.
 
-    Everything of ours that computes with small tensors does so on one thread: sharing out so little work costs more
-    than it saves, and where another program holds a core, each operation waits for the thread on it. Sums also have
-    the same order on every machine then.
-
-    As a decorator, `@threads()`, it does so for each call of a function.
-
-    Args:
-        count: of threads.
+    The lab computes with small tensors on one thread: dividing so little work costs more than it saves, and an
+    operation would wait for a thread whose core another program uses. Sums also have the same order on every machine.
     """
     import torch
 

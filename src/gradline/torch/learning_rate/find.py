@@ -14,7 +14,7 @@ from gradline.searches import GolsI
 from gradline.torch.batches import Batches
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.learning_rate.recorder import StepRecorder
-from gradline.torch.learning_rate.undo import put_back
+from gradline.torch.learning_rate.restore import restored
 from gradline.torch.optimizer import LineSearchOptimizer
 
 __all__ = ["find_lr"]
@@ -82,11 +82,11 @@ def find_lr(
     if type(evaluations) is not int or evaluations < 1:
         raise ValueError(f"evaluations must be a whole number above 0 (the run is so long), got {evaluations!r}")
     _check_batches(batches)
-    with put_back(whole, parameters, batches), _bar(evaluations, progress) as show:
+    with restored(whole, parameters, batches), _bar(evaluations, progress) as show:
         optimizer = LineSearchOptimizer(parameters, GolsI() if search is None else search, direction=direction)
         if optimizer.per_sample:
             raise ValueError(
-                f"search must look at slopes or values (the loss is one number here, without variances), got {search!r}"
+                f"search must observe slopes or values (the loss is one number here, without variances), got {search!r}"
             )
         recorder = StepRecorder(optimizer)
         closure = _closure(optimizer, loss, batches)

@@ -76,7 +76,7 @@ class StepRecorder:
             self._begin("SGD" if base is None else type(base).__name__, _momentum(base))
         else:
             self._begin("AdamW", _momentum(optimizer))
-        self._handle = optimizer.register_search_hook(self._take)
+        self._handle = optimizer.register_search_hook(self._record)
 
     def _begin(self, kind: str, momentum: float) -> None:
         self.steps: list[float] = []
@@ -91,7 +91,7 @@ class StepRecorder:
         """Momentum of that optimizer, or the first of its betas; 0 if it has neither."""
         self._last_stop = ""
 
-    def _take(self, record: Record[Any, Any]) -> None:
+    def _record(self, record: Record[Any, Any]) -> None:
         self.searches += 1
         self._last_stop = str(record.stop)
         if record.step > 0.0 and record.stop is not Stop.STEP_MIN:
@@ -113,7 +113,7 @@ class StepRecorder:
         weights reduce the influence of steps along vanishing gradients, which grow without bound or are dominated by
         noise towards the end of training.
         """
-        return self._share * _median(self._there(), np.array(self.lengths))
+        return self._share * _median(self._recorded(), np.array(self.lengths))
 
     def rates(self, total: int | None = None) -> list[float]:
         """Return the learning rates of the schedule, one for each step of training.
@@ -143,8 +143,8 @@ class StepRecorder:
         ours, theirs = (self.kind, self.momentum), (type(optimizer).__name__, _momentum(optimizer))
         if ours != theirs:
             raise ValueError(
-                f"optimizer must be {_words(*ours)} (the recorded steps are its learning rates; record with this "
-                f"optimizer as the direction, or use rates()), got {_words(*theirs)}"
+                f"optimizer must be {_description(*ours)} (the recorded steps are its learning rates; record with this "
+                f"optimizer as the direction, or use rates()), got {_description(*theirs)}"
             )
         lrs = [float(group.get("initial_lr", group["lr"])) for group in optimizer.param_groups]
         if not lrs[0] > 0.0:
@@ -188,36 +188,36 @@ class StepRecorder:
             from matplotlib.figure import Figure
 
             axes = Figure(layout="constrained").subplots()
-        axes.semilogy(range(len(self.steps)), self._there(), ".", color="0.6", label="steps of the search")
+        axes.semilogy(range(len(self.steps)), self._recorded(), ".", color="0.6", label="steps of the search")
         axes.semilogy(self.rates(), color="C0", label="schedule")
         axes.axhline(self.fixed(), color="C1", linestyle="--", label=f"fixed: {self.fixed():.2g}")
-        axes.set(xlabel="step", ylabel=f"learning rate of {_words(self.kind, self.momentum)}")
+        axes.set(xlabel="step", ylabel=f"learning rate of {_description(self.kind, self.momentum)}")
         axes.legend()
         return axes
 
     def __repr__(self) -> str:
-        about = f"{len(self.steps)} steps of {self.searches} searches, for {_words(self.kind, self.momentum)}"
+        about = f"{len(self.steps)} steps of {self.searches} searches, for {_description(self.kind, self.momentum)}"
         return f"<StepRecorder: {about}{f', fixed {self.fixed():.3g}' if self.steps else ''}>"
 
     @property
     def _share(self) -> float:
         return MEMORY if self.momentum else 1.0
 
-    def _there(self) -> NDArray[np.float64]:
+    def _recorded(self) -> NDArray[np.float64]:
         if not self.steps:
             why = f"the last of {self.searches} searches: {self._last_stop}" if self.searches else "no search has ended"
             raise RuntimeError(f"no step was recorded, so that there is no learning rate to tell ({why})")
         return np.array(self.steps)
 
     def _knots(self) -> list[float]:
-        steps = self._there()
+        steps = self._recorded()
         parts = np.array_split(steps, max(1, min(PARTS, len(steps) // FEWEST)))
         fixed = self.fixed()
         return [float(np.clip(self._share * np.median(part), fixed / NEAR, fixed * NEAR)) for part in parts]
 
     def _total(self, total: int | None) -> int:
         if total is None:
-            return len(self._there())
+            return len(self._recorded())
         if type(total) is not int or total < 1:
             raise ValueError(f"total must be a whole number above 0 (the course is stretched to it), got {total!r}")
         return total
@@ -237,5 +237,5 @@ def _momentum(optimizer: Optimizer | None) -> float:
     return float(group["betas"][0] if "betas" in group else group.get("momentum", 0.0))
 
 
-def _words(kind: str, momentum: float) -> str:
+def _description(kind: str, momentum: float) -> str:
     return f"{kind} with momentum {momentum:g}" if momentum else kind

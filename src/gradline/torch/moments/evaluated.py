@@ -10,10 +10,10 @@ from torch import Tensor
 
 from gradline.protocol import Moments
 from gradline.torch.moments.general import Graph
-from gradline.torch.moments.graph import read, uses
-from gradline.torch.moments.independence import mixed, mixing
+from gradline.torch.moments.graph import find_layers, used_parameters
+from gradline.torch.moments.independence import batch_norm_error, find_batch_norm
 from gradline.torch.moments.layers import Dense, Layer
-from gradline.torch.moments.statistics import Spread, mean_and_variance, too_few
+from gradline.torch.moments.statistics import RunningVariance, mean_and_variance, too_few_samples
 from gradline.torch.private import version
 
 
@@ -46,19 +46,19 @@ class Evaluated:
         self._waiting: Tensor | None = losses
         self.by_layers = False
         try:
-            self._layers = read(losses, self.parameters) if len(losses) > 1 else None
+            self._layers = find_layers(losses, self.parameters) if len(losses) > 1 else None
         except RuntimeError as error:
             raise _freed(error) from error
         if self._layers is not None:
             self.by_layers = True
-            used = uses(self._layers)
+            used = used_parameters(self._layers)
             once = len(set(used)) == len(used)
             self.diagonal_by_layers = once and all(isinstance(layer, Dense) for layer in self._layers)
         else:
             self.diagonal_by_layers = False
-            name = None if allow_batch_norm else mixing(losses)
+            name = None if allow_batch_norm else find_batch_norm(losses)
             if name is not None:
-                raise mixed(name)
+                raise batch_norm_error(name)
 
     @property
     def undisturbed(self) -> bool:
@@ -156,7 +156,7 @@ class Evaluated:
         """
         self._ran()
         if len(self.losses) < 2:
-            raise too_few(self.losses)
+            raise too_few_samples(self.losses)
         if self._layers is not None and self.diagonal_by_layers:
             found = dict(self._component_variances())
         elif self._graph is None:
@@ -164,10 +164,10 @@ class Evaluated:
                 "the graph is freed: call backward(variances=True) to ask for components' variances of these layers"
             )
         else:
-            spread = Spread(self._graph.parameters)
+            running = RunningVariance(self._graph.parameters)
             for rows in self._graph.per_sample_gradients():
-                spread.add(rows)
-            found = dict(zip(map(id, self._graph.parameters), spread.variances(), strict=True))
+                running.add(rows)
+            found = dict(zip(map(id, self._graph.parameters), running.variances(), strict=True))
             found = {place: found[id(p)] for place, p in enumerate(self.parameters) if id(p) in found}
         return [
             found[place] if place in found else torch.zeros_like(p, requires_grad=False)
@@ -258,7 +258,7 @@ class Evaluated:
 
     def _gradients(self) -> list[Tensor]:
         known = self._known()
-        used = set(uses(self._layers or ()))
+        used = set(used_parameters(self._layers or ()))
         if any(known[place] is None for place in used):
             raise RuntimeError(
                 "the gradients of this evaluation were changed since (clipped, accumulated or zeroed in place): ask "

@@ -19,7 +19,7 @@ from gradline.torch.private import version
 _LEAF = "AccumulateGrad"
 
 
-def read(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
+def find_layers(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
     """Return the layers that contain all uses of the parameters, or `None` if the graph has unknown operations."""
     size = losses.shape[0]
     places = {id(parameter): place for place, parameter in enumerate(parameters)}
@@ -61,7 +61,7 @@ def read(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | None:
     return layers
 
 
-def uses(layers: Sequence[Layer]) -> list[int]:
+def used_parameters(layers: Sequence[Layer]) -> list[int]:
     """Return the indices of the parameters, repeated for each use."""
     return [place for layer in layers for place in (layer.weight, layer.bias) if place is not None]
 
@@ -82,8 +82,8 @@ def _leaf(node: Any, places: dict[int, int]) -> tuple[bool, int | None]:
 
 
 def _dense(node: Any, places: dict[int, int], bias: Any, matrix: Any, saved: str) -> Dense | None:
-    turned = type(matrix).__name__ != "TBackward0"
-    known, weight = _leaf(matrix if turned or matrix is None else matrix.next_functions[0][0], places)
+    transposed = type(matrix).__name__ != "TBackward0"
+    known, weight = _leaf(matrix if transposed or matrix is None else matrix.next_functions[0][0], places)
     plain, offset = _leaf(bias, places)
     if not known or not plain:
         return None
@@ -92,7 +92,7 @@ def _dense(node: Any, places: dict[int, int], bias: Any, matrix: Any, saved: str
     inputs = _NOTHING if weight is None else _saved(node, saved)
     if inputs is None:
         return None
-    return Dense(node, inputs, weight, offset, version(inputs), turned)
+    return Dense(node, inputs, weight, offset, version(inputs), transposed)
 
 
 def _addmm(node: Any, places: dict[int, int]) -> Dense | None:

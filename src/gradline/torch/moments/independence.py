@@ -23,7 +23,7 @@ def refuse_batch_norm(model: nn.Module) -> None:
             )
 
 
-def mixing(losses: Tensor) -> str | None:
+def find_batch_norm(losses: Tensor) -> str | None:
     """Return the name of a BatchNorm node that uses batch statistics in the graph of the losses, or `None`."""
     size = losses.shape[0]
     seen: set[Any] = set()
@@ -40,7 +40,7 @@ def mixing(losses: Tensor) -> str | None:
     return None
 
 
-def mixed(name: str) -> ValueError:
+def batch_norm_error(name: str) -> ValueError:
     """Return the error for losses whose samples mix."""
     return ValueError(
         f"losses must be computed without BatchNorm that is training ({_REASON}), but their graph has a {name}; "

@@ -41,13 +41,13 @@ class Layer:
 
 @dataclass(slots=True)
 class Dense(Layer):
-    """A linear layer on vectors. `turned`: the weight is inputs × outputs instead of nn.Linear's outputs × inputs."""
+    """A linear layer on vectors. `transposed`: the weight is inputs × outputs, not outputs × inputs as in nn.Linear."""
 
-    turned: bool
+    transposed: bool
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return D a + e."""
-        return torch.nn.functional.linear(self.inputs, weight.t() if self.turned else weight, bias)
+        return torch.nn.functional.linear(self.inputs, weight.t() if self.transposed else weight, bias)
 
     def own_slopes(self, delta: Tensor) -> Tensor:
         """Return each sample's contribution to the slope along the layer's mean gradient, Σ_c (δ_b·δ_c)(a_b·a_c + 1).
@@ -76,10 +76,10 @@ class Dense(Layer):
         pairs: list[tuple[int, Tensor]] = []
         squares = delta.square()
         if self.weight is not None:
-            left, right = (self.inputs, delta) if self.turned else (delta, self.inputs)
+            left, right = (self.inputs, delta) if self.transposed else (delta, self.inputs)
             gradient = gradients[self.weight]
             mean = left.t() @ right if gradient is None else gradient
-            both = (self.inputs.square(), squares) if self.turned else (squares, self.inputs.square())
+            both = (self.inputs.square(), squares) if self.transposed else (squares, self.inputs.square())
             pairs.append((self.weight, _variance(both[0].t() @ both[1], mean, batch)))
         if self.bias is not None:
             gradient = gradients[self.bias]
@@ -95,11 +95,11 @@ class Dense(Layer):
         if self.weight is not None:
             gradient, direction = gradients[self.weight], directions[self.weight]
             if gradient is None:
-                gradient = self.inputs.t() @ delta if self.turned else delta.t() @ self.inputs
+                gradient = self.inputs.t() @ delta if self.transposed else delta.t() @ self.inputs
             scratch = direction * gradient  # one buffer of the weight's size, used twice
             total = total.sub_(scratch.reshape(-1).dot(scratch.reshape(-1)))
             torch.mul(direction, direction, out=scratch)
-            seen = torch.nn.functional.linear(self.inputs.square(), scratch.t() if self.turned else scratch)
+            seen = torch.nn.functional.linear(self.inputs.square(), scratch.t() if self.transposed else scratch)
             total.add_(seen.mul_(squares).sum(), alpha=batch)
         if self.bias is not None:
             gradient, direction = gradients[self.bias], directions[self.bias]

@@ -19,7 +19,7 @@ def mean_and_variance(vectors: Tensor) -> tuple[Tensor, Tensor]:
     B = 1 raises an error.
     """
     if vectors.ndim == 0 or vectors.shape[-1] < 2:
-        raise too_few(vectors)
+        raise too_few_samples(vectors)
     vectors = vectors.float() if vectors.device.type == "mps" else vectors.double()
     variance, mean = torch.var_mean(vectors, dim=-1)
     return mean, variance / vectors.shape[-1]
@@ -38,7 +38,7 @@ def plain_mean_and_variance(vector: Tensor) -> tuple[float, float]:
     return mean, sum([(number - mean) * (number - mean) for number in numbers]) / (count * (count - 1))
 
 
-def too_few(losses: Tensor) -> ValueError:
+def too_few_samples(losses: Tensor) -> ValueError:
     """Return the error for a variance of fewer than 2 samples."""
     return ValueError(
         f"losses must have at least 2 samples (the variance of a mean is estimated from how samples differ), got shape "
@@ -46,7 +46,7 @@ def too_few(losses: Tensor) -> ValueError:
     )
 
 
-class Spread:
+class RunningVariance:
     """Running mean and sum of squared deviations of per-sample tensors that are added in chunks."""
 
     def __init__(self, like: Sequence[Tensor]) -> None:

@@ -2,6 +2,10 @@
 
 Rows are put together as far as their points and activations fit into `CACHE`: many of a small network, where calls
 cost more than arithmetic; one by one of a large network, where memory traffic is all that counts.
+
+The rule it obeys: no number of a row depends on which rows are beside it. In double precision this holds bit for bit
+with the builds of torch that use MKL (and for large networks always); in single precision batched products of small
+networks round by the position of a row in memory.
 """
 
 from __future__ import annotations
@@ -18,8 +22,7 @@ from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import Row
-from gradline.lab.jobs.partial import Growth
-from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.result import Measurements, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
 from gradline.lab.problems.networks import Data
@@ -90,9 +93,9 @@ class Lockstep:
         done, self._done = self._done, []
         return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
 
-    def growing(self) -> dict[str, Growth]:
+    def partial_results(self) -> dict[str, Measurements]:
         """What has been measured of the runs under way."""
-        return {row.run.key: row.table.growth() for group in self._groups for row in group.rows}
+        return {row.run.key: row.table.measurements() for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
         """Everything to go on from, as tensors and plain values."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.lab.engines.lockstep.layers import Layers, Pass
+from gradline.lab.engines.lockstep.layers import Layers, Pass, variances_of_means
 from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import ORIGIN, PROBE, Row
@@ -154,7 +154,8 @@ class Group:
             chosen = [places[number] for number in numbers]
             g = self.points.g if len(chosen) == len(self.rows) else self.points.g.index_select(0, torch.tensor(chosen))
             slope_vars = self._layers.slope_variances(part, g, diagonal=diagonal)
-            value_vars = _of_means(part)
+            assert part.losses is not None
+            value_vars = variances_of_means(part.losses)
             pairs = torch.stack((value_vars, slope_vars.to(value_vars.dtype)), dim=1).tolist()
             found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
         return found
@@ -176,9 +177,3 @@ class Group:
                 self.points.keep(stay)
             self._look()
         return done
-
-
-def _of_means(seen: Pass) -> Tensor:
-    losses = seen.losses
-    assert losses is not None
-    return losses.var(dim=1).div_(seen.size)

@@ -31,6 +31,8 @@ LARGE = 2**20
 """Bytes of parameters from which on a network is large."""
 ALIGNED = 64
 """Bytes of a row of memory."""
+VECTORS = 32
+"""Numbers that torch computes at once, at most: two vectors of 16."""
 ASIDE = -1
 """The number of passes that are no evaluations."""
 
@@ -54,8 +56,8 @@ class Pass:
             return self
         chosen = torch.tensor(rows)
         return Pass(
-            [part.index_select(0, chosen) for part in self.inputs],
-            [part.index_select(0, chosen) for part in self.deltas],
+            [_select(part, chosen) for part in self.inputs],
+            [_select(part, chosen) for part in self.deltas],
             None if self.losses is None else self.losses.index_select(0, chosen),
         )
 
@@ -126,9 +128,11 @@ class Layers:
         shape and number: passes that are needed at the same time have different ones.
         """
         rows = len(weights[0])
-        inputs, z, targets = self._forward(weights, samples, self._space(rows, samples.shape[1], number).hidden)
-        losses = self.criterion.values(z, targets, 1) if values else None
-        delta = self.criterion.deltas(z, targets, 1).mul_(1.0 / samples.shape[1]).to(self.dtype)
+        size = samples.shape[1]
+        inputs, z, targets = self._forward(weights, samples, self._space(rows, size, number).hidden)
+        z, targets = self._filled(z), self._filled(targets)
+        losses = self.criterion.values(z, targets, 1)[:, :size] if values else None
+        delta = self.criterion.deltas(z, targets, 1)[:, :, :size].mul_(1.0 / size).to(self.dtype)
         deltas = [delta]
         direct = rows == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
         for layer in reversed(range(len(weights))):
@@ -159,6 +163,15 @@ class Layers:
             return torch.bmm(activations.transpose(1, 2), weights.transpose(1, 2)).transpose(1, 2)
         return torch.bmm(weights, activations)
 
+    def _filled(self, outputs: Tensor) -> Tensor:
+        """Outputs or targets with samples of zeros up to whole vectors of the processor.
+
+        Torch computes exponentials and logarithms of what is left over by other instructions, which round otherwise;
+        and what is left over at a tensor's end would be other samples of other rows as rows come and go.
+        """
+        over = -outputs.shape[2] % VECTORS
+        return outputs if self.large or over == 0 else torch.nn.functional.pad(outputs, (0, over))
+
     def rooms(self, rows: int, size: int) -> list[Tensor]:
         """Room for hidden activations, with the 1 that carries the bias."""
         rooms = []
@@ -176,8 +189,8 @@ class Layers:
             total = torch.zeros(len(g), dtype=self.dtype)
             for a, delta, block in zip(seen.inputs, seen.deltas, self.views(g), strict=True):
                 squares = block.square()
-                total.add_(torch.bmm(squares, a.square()).mul_(delta.square()).sum(dim=(1, 2)), alpha=size)
-                total.sub_(squares.square_().sum(dim=(1, 2)))
+                total.add_(_products(torch.bmm(squares, a.square()), delta.square()), alpha=size)
+                total.sub_(_products(squares, squares))
             return total.div_(size - 1).clamp_(min=0.0)
         slopes = torch.zeros(len(g), size, dtype=self.dtype)
         for a, delta, block in zip(seen.inputs, seen.deltas, self.views(g), strict=True):
@@ -186,7 +199,7 @@ class Layers:
                 slopes += alike.sum(dim=2)
             else:
                 slopes += torch.bmm(block, a).mul_(delta).sum(dim=1)
-        return slopes.mul_(size).var(dim=1).div_(size)
+        return variances_of_means(slopes.mul_(size))
 
     def measure(self, points: Tensor, table: Tensor) -> list[list[float]]:
         """Mean loss and part of wrong classes on the samples of a table, for n points."""
@@ -197,15 +210,13 @@ class Layers:
         step = max(1, CHUNK // (max(self.sizes) * len(points)))
         for part in torch.split(table, step):
             samples = part[:, : self._columns[0]].t()
-            if self.large:
-                z = self._product(weights[0], samples[None])
-            else:  # all points see the same samples: their first layers are one product
-                z = torch.mm(weights[0].reshape(-1, len(samples)), samples).view(len(points), -1, len(part))
+            z = self._product(weights[0], samples.expand(len(points), *samples.shape))
             for weight, room in zip(weights[1:], self._space(len(points), len(part), ASIDE).hidden, strict=True):
                 self._squash(z, out=room[:, : z.shape[1]])
                 z = self._product(weight, room)
             targets = part[:, self._columns[0] :].t()
-            total[0] += self.criterion.values(z, targets.expand_as(z), 1).sum(dim=1, dtype=torch.float64)
+            losses = self.criterion.values(self._filled(z), self._filled(targets[None]), 1)[:, : len(part)]
+            total[0] += losses.sum(dim=1, dtype=torch.float64)
             total[1] += (largest(z, 1) != largest(targets, 0)).sum(dim=1)
         pairs: list[list[float]] = total.div_(count).t().tolist()
         return pairs
@@ -226,6 +237,28 @@ class Layers:
                 self._spaces.clear()
             self._spaces[key] = _Space(self, rows, size)
         return self._spaces[key]
+
+
+def variances_of_means(values: Tensor) -> Tensor:
+    """The variance of the mean of each row, (n,), from the values of its samples, (n, B).
+
+    What `torch.var` rounds depends on the number of rows.
+    """
+    size = values.shape[1]
+    return (values - values.mean(dim=1, keepdim=True)).square_().sum(dim=1).div_(size * (size - 1))
+
+
+def _select(part: Tensor, rows: Tensor) -> Tensor:
+    """Some of the rows, laid out in memory as they were: products of another layout round otherwise."""
+    if part.stride(1) == 1:
+        return part.transpose(1, 2).index_select(0, rows).transpose(1, 2)
+    return part.index_select(0, rows)
+
+
+def _products(left: Tensor, right: Tensor) -> Tensor:
+    """The sum of the products of all numbers of each row."""
+    products: Tensor = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
+    return products
 
 
 class _Space:

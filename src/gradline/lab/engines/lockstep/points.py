@@ -47,10 +47,7 @@ class Points:
 
     def go(self, steps: Sequence[float]) -> None:
         """Put every row at its step."""
-        if len(steps) == 1:
-            torch.add(self.x0, self.g0, alpha=-self._fitting(steps[0]), out=self.x)
-        else:
-            torch.addcmul(self.x0, self.g0, torch.tensor(steps, dtype=self.x.dtype)[:, None], value=-1.0, out=self.x)
+        torch.addcmul(self.x0, self.g0, torch.tensor(steps, dtype=self.x.dtype)[:, None], value=-1.0, out=self.x)
 
     def go_one(self, row: int, step: float) -> None:
         """Put one row at a step."""
@@ -62,12 +59,8 @@ class Points:
 
     def measure(self) -> list[tuple[float, float]]:
         """The slope along -g0 and the squared length of g, for each row."""
-        if len(self) == 1:
-            gradients = self._tensor[1, :, 0]
-            products = torch.mv(gradients, gradients[1 - self._side])[:, None].tolist()
-        else:
-            # One row times two columns: the other way round is four times slower.
-            products = torch.bmm(self.g.unsqueeze(1), self._tensor[1].permute(1, 2, 0))[:, 0].t().tolist()
+        # A product of its own for each row: what a matrix product rounds depends on the row's neighbours and column.
+        products = torch.linalg.vecdot(self._tensor[1], self.g).tolist()
         slopes, squares = products[self._side], products[1 - self._side]
         measured = [(-slope, square) for slope, square in zip(slopes, squares, strict=True)]
         if self.x.dtype != torch.float64:

@@ -11,7 +11,14 @@ from typing import Any
 
 from gradline.codec import pack_driver, unpack_driver
 from gradline.driver import Driver, Phase
-from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
+from gradline.lab.engines.sampling import (
+    check_variances,
+    direction_batches,
+    ends_in_stall,
+    probe_batches,
+    reuses,
+    stuck,
+)
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.tables import Table
 from gradline.lab.problems.sampling import Batches, Indices
@@ -37,6 +44,7 @@ class Row:
         "directions",
         "drawn",
         "driver",
+        "ends_in_stall",
         "noisy",
         "over",
         "probes",
@@ -68,6 +76,7 @@ class Row:
                 f"method must be a search that needs no variances of its probes (engines find them at origins only), "
                 f"got {search!r}"
             )
+        self.ends_in_stall = ends_in_stall(run, samples)
         self.drawn = 0
         self.over = False
         self.table = Table(run.record_every)
@@ -155,7 +164,7 @@ class Row:
     def end(self, record: Record[Any, Any]) -> bool:
         """Note a search that has ended; says whether this is a point to measure at."""
         self.table.add(self.driver.evaluations, len(record.transcript), record.origin, record.outcome)
-        self.over = self.spent
+        self.over = self.spent or (self.ends_in_stall and stuck(record))
         return self.table.due(self.driver.evaluations) or self.over
 
     def state_dict(self) -> dict[str, Any]:

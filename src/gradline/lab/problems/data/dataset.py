@@ -1,4 +1,4 @@
-"""What a data set is, before (`Samples`) and after (`DataSet`) scaling."""
+"""Data sets before (`Samples`) and after (`DataSet`) scaling."""
 
 from __future__ import annotations
 
@@ -11,11 +11,10 @@ import numpy.typing as npt
 
 @dataclass(frozen=True, eq=False)
 class Samples:
-    """Inputs and targets as they come from a source: what a reader of `Source` returns.
+    """Unscaled inputs and targets, returned by the `read` function of a `Source`.
 
-    Inputs have one row a sample and may be of any real type (pixels stay bytes until they are scaled). Labels are
-    class numbers 0 to K − 1, one a sample, which become one-hot rows; or a two-dimensional array of targets, taken as
-    it is. A source without test samples leaves the last two out.
+    Inputs have one row per sample and any real type (pixels stay bytes until they are scaled). Labels are class numbers
+    0 to K − 1, which become one-hot rows, or a two-dimensional array of targets. Test samples are optional.
     """
 
     train_inputs: npt.NDArray[Any]
@@ -45,7 +44,7 @@ class Samples:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DataSet:
-    """Training and test samples, ready to use: scaled inputs and targets of one floating-point type.
+    """Training and test samples: scaled inputs and targets of one floating-point type.
 
     `train_inputs` is (M, D) and `train_targets` (M, K); `classes` names the K outputs where they are classes. A data
     set without test samples has test arrays of shape (0, D) and (0, K).
@@ -69,7 +68,7 @@ class DataSet:
 def targets(
     train: npt.NDArray[Any], test: npt.NDArray[Any] | None, classes: tuple[str, ...], dtype: npt.DTypeLike
 ) -> tuple[npt.NDArray[np.floating], npt.NDArray[np.floating]]:
-    """Training and test targets: one-hot rows of class numbers, or two-dimensional targets as they are."""
+    """Return training and test targets: one-hot rows of class numbers, or two-dimensional targets unchanged."""
     if test is None:
         test = train[:0]
     if train.ndim == 2:

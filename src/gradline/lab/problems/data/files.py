@@ -1,7 +1,7 @@
-"""Files of data sets: where they are, what is in them, and whether they are what was published.
+"""Published files of data sets: where they are stored, and whether their bytes are the published ones.
 
-A `File` is a place in the data directory (torchvision's layout) together with the size and checksums of what belongs
-there. Reading and checking are one act: `read_verified` returns only bytes that match.
+A `File` is a path in the data directory (torchvision's layout) with the size and SHA-256 of its content.
+`read_verified` returns only content that matches, so readers of a format need not doubt it.
 """
 
 from __future__ import annotations
@@ -13,14 +13,21 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from gradline.lab.problems.data._extra import study_extra
-from gradline.lab.problems.data.errors import DataError
+from gradline.lab.tools.extras import import_extra
 
 DIRECTORY_VARIABLE = "GRADLINE_DATA"
 
 
+class DataError(RuntimeError):
+    """A data set is not available: its files are missing, damaged, or cannot be written."""
+
+
+class DownloadError(DataError):
+    """Files are missing and no mirror delivered them; the message says which files to put where."""
+
+
 def data_directory(directory: str | os.PathLike[str] | None = None) -> Path:
-    """The folder with the files: the argument, else the variable `GRADLINE_DATA`, else the user's cache folder.
+    """Return the folder with the files: the argument, else the variable `GRADLINE_DATA`, else the user's cache folder.
 
     An empty variable counts as not set. The folder need not exist.
     """
@@ -28,88 +35,45 @@ def data_directory(directory: str | os.PathLike[str] | None = None) -> Path:
         return Path(directory).expanduser()
     if named := os.environ.get(DIRECTORY_VARIABLE):
         return Path(named).expanduser()
-    cache: Path = study_extra("platformdirs", "finding the cache folder").user_cache_path("gradline", appauthor=False)
+    cache: Path = import_extra("platformdirs", "finding the cache folder").user_cache_path("gradline", appauthor=False)
     return cache / "data"
 
 
 @dataclass(frozen=True)
 class File:
-    """A published file: its place under the data directory, its size in bytes and its checksums (at least one)."""
+    """A published file: its path under the data directory, its size in bytes and its SHA-256."""
 
     path: str
     size: int
-    sha256: str | None = None
-    md5: str | None = None
+    sha256: str
 
     def __post_init__(self) -> None:
         parts = PurePosixPath(self.path).parts
         if not parts or self.path.startswith("/") or ".." in parts or "\\" in self.path or ":" in self.path:
             raise ValueError(f"path must lead into the data directory (files are written there), got {self.path!r}")
-        if self.size < 1:
-            raise ValueError(f"size must be at least 1 byte (it tells a whole file from a part), got {self.size!r}")
-        for name, digits in (("sha256", 64), ("md5", 32)):
-            value = getattr(self, name)
-            if value is not None and (len(value) != digits or not set(value) <= set("0123456789abcdef")):
-                raise ValueError(f"{name} must be {digits} small hexadecimal digits (of the whole file), got {value!r}")
-        if self.sha256 is None and self.md5 is None:
-            raise ValueError(f"{self.path} must have a sha256 or an md5 (it is what makes a download trustworthy)")
+        if len(self.sha256) != 64 or not set(self.sha256) <= set("0123456789abcdef"):
+            raise ValueError(f"sha256 must be 64 small hexadecimal digits (of the whole file), got {self.sha256!r}")
 
     def under(self, directory: Path) -> Path:
-        """The place of the file in a directory."""
+        """Return the file's path in a directory."""
         return directory / PurePosixPath(self.path)
 
-    def difference(self, *chunks: bytes) -> str | None:
-        """How these bytes differ from the published ones, or None if they do not."""
-        check = Check(self)
-        for chunk in chunks:
-            check.update(chunk)
-        return check.difference()
-
-    def difference_at(self, place: Path) -> str | None:
-        """How the file at a place differs from the published one, or None; the size is looked at before the bytes."""
-        size = place.stat().st_size
+    def difference(self, path: Path) -> str | None:
+        """Say how the file at `path` differs from the published one, or return `None`. Sizes are compared first."""
+        size = path.stat().st_size
         if size != self.size:
             return f"it has {size:,} bytes instead of {self.size:,}"
-        check = Check(self)
-        with place.open("rb") as stream:
-            while chunk := stream.read(1 << 20):
-                check.update(chunk)
-        return check.difference()
-
-
-class Check:
-    """Size and checksums of bytes that come piece by piece."""
-
-    def __init__(self, file: File) -> None:
-        self._file = file
-        self._size = 0
-        self._sha256 = hashlib.sha256() if file.sha256 else None
-        self._md5 = hashlib.md5(usedforsecurity=False) if file.md5 else None
-
-    def update(self, chunk: bytes) -> None:
-        """Take the next piece."""
-        self._size += len(chunk)
-        for digest in (self._sha256, self._md5):
-            if digest is not None:
-                digest.update(chunk)
-
-    def difference(self) -> str | None:
-        """How the bytes so far differ from the published file, or None if they do not."""
-        if self._size != self._file.size:
-            return f"it has {self._size:,} bytes instead of {self._file.size:,}"
-        for name, digest in (("sha256", self._sha256), ("md5", self._md5)):
-            expected = getattr(self._file, name)
-            if digest is not None and digest.hexdigest() != expected:
-                return f"its {name} is {digest.hexdigest()} instead of {expected}"
-        return None
+        with path.open("rb") as stream:
+            found = hashlib.file_digest(stream, "sha256").hexdigest()
+        return None if found == self.sha256 else f"its sha256 is {found} instead of {self.sha256}"
 
 
 @dataclass(frozen=True)
 class Download:
-    """A file that can be downloaded, from any of its mirrors in order, and the files packed in it.
+    """A file that can be downloaded from any of its mirrors, which are tried in order, and the files packed in it.
 
-    With `unpack` it is a tar archive whose members are wanted (the archive is removed after them); without, it is read
-    as it is, or the one file in `unpacked` (the same without compression) in its place.
+    With `unpack` it is a tar archive whose members `unpacked` are wanted; the archive is removed after unpacking.
+    Without, it is read as it is, or the one file in `unpacked` (the same without compression) instead.
     """
 
     file: File
@@ -132,17 +96,17 @@ class Download:
 
 
 class FileState(Enum):
-    """What is known of a file in the data directory; the values are the words a user reads."""
+    """State of a file in the data directory; the values are shown to users."""
 
     VERIFIED = "verified"
-    MISSING = "missing"
-    PARTIAL = "partly downloaded"
     DAMAGED = "damaged"
+    PARTIAL = "partly downloaded"
+    MISSING = "missing"
 
 
 @dataclass(frozen=True)
 class FileStatus:
-    """One line of `status`: a file a data set needs, and what is there (`size` is None where nothing is)."""
+    """One line of `status`: a file that a data set needs, and its state (`size` is `None` for a missing file)."""
 
     data_set: str
     path: Path
@@ -151,45 +115,34 @@ class FileStatus:
     expected: int
 
 
-def part_of(place: Path) -> Path:
-    """Where an unfinished file is kept until it is whole and checked."""
-    return place.with_name(place.name + ".part")
-
-
-def present(choice: tuple[File, ...], directory: Path) -> bool:
-    """Whether some form of a wanted file is there with its size (its bytes are checked when they are read)."""
-    return any(place.is_file() and place.stat().st_size == file.size for file, place in _places(choice, directory))
+def part_of(path: Path) -> Path:
+    """Return the path of an unfinished download."""
+    return path.with_name(path.name + ".part")
 
 
 def read_verified(choice: tuple[File, ...], directory: Path) -> tuple[File, bytes]:
-    """The bytes of a wanted file in the first of its forms that is there and as published."""
+    """Return the first form of a wanted file whose content is the published one, and its content."""
     reasons = []
-    for file, place in _places(choice, directory):
-        if not place.is_file():
-            continue
-        content = place.read_bytes()
-        difference = file.difference(content)
-        if difference is None:
-            return file, content
-        reasons.append(f"{place} is damaged: {difference}")
-    raise DataError("; ".join(reasons) or f"{choice[-1].under(directory)} is not there")
+    for file in choice:
+        path = file.under(directory)
+        if path.is_file():
+            content = path.read_bytes()
+            found = hashlib.sha256(content).hexdigest()
+            if found == file.sha256:
+                return file, content
+            reasons.append(f"{path} is damaged: its sha256 is {found} instead of {file.sha256}")
+    raise DataError("; ".join(reasons) or f"{choice[-1].under(directory)} is missing")
 
 
 def state_of(choice: tuple[File, ...], directory: Path, data_set: str) -> FileStatus:
-    """The state of a wanted file: of its best form, if there are several."""
+    """Return the state of a wanted file: of its best form, if there are several."""
     found = []
-    for file, place in _places(choice, directory):
-        if place.is_file():
-            size = place.stat().st_size
-            state = FileState.DAMAGED if file.difference_at(place) else FileState.VERIFIED
-            found.append(FileStatus(data_set, place, state, size, file.size))
-        elif part_of(place).is_file():
-            size = part_of(place).stat().st_size
-            found.append(FileStatus(data_set, place, FileState.PARTIAL, size, file.size))
+    for file in choice:
+        path = file.under(directory)
+        if path.is_file():
+            state = FileState.DAMAGED if file.difference(path) else FileState.VERIFIED
+            found.append(FileStatus(data_set, path, state, path.stat().st_size, file.size))
+        elif part_of(path).is_file():
+            found.append(FileStatus(data_set, path, FileState.PARTIAL, part_of(path).stat().st_size, file.size))
     missing = FileStatus(data_set, choice[-1].under(directory), FileState.MISSING, None, choice[-1].size)
-    order = (FileState.VERIFIED, FileState.DAMAGED, FileState.PARTIAL)
-    return min(found, key=lambda status: order.index(status.state), default=missing)
-
-
-def _places(choice: tuple[File, ...], directory: Path) -> list[tuple[File, Path]]:
-    return [(file, file.under(directory)) for file in choice]
+    return min(found, key=lambda status: list(FileState).index(status.state), default=missing)

@@ -1,7 +1,7 @@
-"""The data sets by name, and `load`.
+"""Load data sets by name.
 
-A data set is one value, a `Source`: how to read it and what files it needs. `SOURCES` holds those of the study;
-`register` adds one.
+A data set is one value, a `Source`: a function that reads it, and the files it needs. `SOURCES` has those of the
+studies; `register` adds one.
 """
 
 from __future__ import annotations
@@ -19,17 +19,19 @@ import numpy.typing as npt
 
 from gradline.lab.problems.data import cifar10, mnist, scikit
 from gradline.lab.problems.data.dataset import DataSet, Samples, targets
-from gradline.lab.problems.data.errors import DataError
-from gradline.lab.problems.data.files import Download, data_directory
+from gradline.lab.problems.data.files import DataError, Download, data_directory
 from gradline.lab.problems.data.scaling import ZScore
 
 
 @dataclass(frozen=True)
 class Source:
-    """Where a data set comes from: `read` gets the data directory and returns the samples as they are.
+    """Source of a data set.
 
-    `downloads` are the files it needs there (none, for data that come with a package), and `dtype` is the type the
-    data set is stored in unless `load` is told otherwise.
+    Args:
+        read: receives the data directory and returns the samples, unscaled. It reads files by `read_verified`, or
+            checks them itself.
+        downloads: the files that it needs there; none for data that come with a package.
+        dtype: the default type of the loaded arrays.
     """
 
     read: Callable[[Path], Samples]
@@ -48,7 +50,7 @@ SOURCES: dict[str, Source] = {
 
 
 def register(name: str, source: Source, *, replace: bool = False) -> None:
-    """Add a data set, so that `load`, `fetch` and `status` know it by its name.
+    """Add a data set for `load`, `fetch` and `status`.
 
     ```python
     import numpy as np
@@ -71,7 +73,7 @@ def register(name: str, source: Source, *, replace: bool = False) -> None:
 
 
 def find(name: str) -> Source:
-    """The source of a name, or of "package.module:source"."""
+    """Return the source of a registered name or of "package.module:source"."""
     if ":" in name:
         return _imported(name)
     try:
@@ -87,7 +89,9 @@ def _imported(name: str) -> Source:
     except (ImportError, AttributeError) as error:
         raise ValueError(f"data must be 'package.module:source' that can be imported, got {name!r}: {error}") from error
     if not isinstance(source, Source):
-        raise TypeError(f"data must be a gradline.lab.problems.data.Source (it is read), but {name} is {source!r}")
+        raise TypeError(
+            f"data must be a gradline.lab.problems.data.Source (it reads the data), but {name} is {source!r}"
+        )
     return source
 
 
@@ -100,15 +104,7 @@ def load(
     download: bool = True,
     progress: bool = True,
 ) -> DataSet:
-    """A data set by its name: "iris", "bcwd", "mnist", "cifar10", one that was registered, or "package.module:source".
-
-    Each input dimension is Z-scored: with the mean and standard deviation (n − 1) of the training rows, or with
-    `z_score="all"` of training and test rows together, as in the published programs; `z_score="none"` leaves the inputs
-    as they are. A dimension that is constant over those rows becomes 0. Scaling is computed in double precision;
-    `dtype` is what the arrays are stored in (float64, for MNIST and CIFAR10 float32).
-
-    Files are looked for in `directory`, else in the folder named by the variable `GRADLINE_DATA`, else in the user's
-    cache folder, in torchvision's layout. Missing files are downloaded there, unless `download` is false.
+    """Load a data set.
 
     ```python
     from gradline.lab.problems import data
@@ -118,8 +114,19 @@ def load(
     assert iris.test_inputs.shape == (0, 4)
     assert abs(iris.train_inputs.mean(axis=0)).max() < 1e-12
     ```
+
+    Args:
+        name: "iris", "bcwd", "mnist", "cifar10", a registered name, or "package.module:source".
+        directory: folder of the files, in torchvision's layout. Default: the variable `GRADLINE_DATA`, else the user's
+            cache folder.
+        z_score: the rows whose mean and standard deviation (n − 1) scale each input dimension: "train", "all" (training
+            and test rows, as in the published programs), or "none" for unscaled inputs. A dimension that is constant
+            over these rows becomes 0. Scaling is computed in double precision.
+        dtype: float32 or float64. Default: float64, for MNIST and CIFAR10 float32.
+        download: whether to download missing files.
+        progress: whether to show a progress bar on a terminal.
     """
-    from gradline.lab.problems.data import store  # it asks this module for the sources
+    from gradline.lab.problems.data import downloads  # it asks this module for the sources
 
     source = find(name)
     if z_score not in ("train", "all", "none"):
@@ -128,11 +135,13 @@ def load(
     if stored not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64 (Z-scores are fractions), got {stored}")
     folder = data_directory(directory)
-    store.ensure(name, source.downloads, folder, progress=progress, may_download=download)
+    downloads.ensure(name, source.downloads, folder, progress=progress, may_download=download)
     try:
         samples = source.read(folder)
     except DataError as error:
-        raise DataError(f"{name}: {error}. {store.replace_advice(name)}" if source.downloads else str(error)) from error
+        raise DataError(
+            f"{name}: {error}. {downloads.replace_advice(name)}" if source.downloads else str(error)
+        ) from error
     return _data_set(name, samples, z_score, stored)
 
 

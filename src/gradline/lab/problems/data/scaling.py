@@ -2,8 +2,7 @@
 
 The standard deviation divides by n − 1. A dimension that is constant over the fitted rows (a border pixel of MNIST)
 becomes 0 in every row, also in rows where it is not constant: a network cannot have learned anything from it. Means
-and deviations are computed in double precision a block of rows at a time, so bytes never grow to eight times their
-size at once.
+and deviations are computed in double precision by blocks of rows, so that bytes are not expanded all at once.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ class ZScore:
 
     @staticmethod
     def fit(parts: Sequence[npt.NDArray[Any]]) -> ZScore:
-        """Mean and deviation over the rows of all parts together."""
+        """Return the scaling by the rows of all parts together."""
         rows = sum(len(part) for part in parts)
         inputs = parts[0].shape[1]
         total, squares = np.zeros(inputs), np.zeros(inputs)
@@ -48,7 +47,7 @@ class ZScore:
         return ZScore(mean=mean, deviation=np.where(constant, 1.0, deviation), constant=constant)
 
     def apply(self, inputs: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[np.floating]:
-        """Scaled inputs, computed in double precision and stored as `dtype`."""
+        """Return scaled inputs, computed in double precision and stored as `dtype`."""
         scaled: npt.NDArray[np.floating] = np.empty(inputs.shape, dtype=dtype)
         start = 0
         for block in _blocks([inputs]):

@@ -1,4 +1,4 @@
-"""Code of others, kept apart: some optimizers reseed generators, print, or warn at every step."""
+"""Isolate code of other packages: some optimizers reseed generators, print, or warn at every step."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 @contextlib.contextmanager
-def secluded(state: Tensor | None = None) -> Iterator[None]:
-    """Leave the generators of torch and NumPy as they were, and show nothing of what is printed or warned of.
+def isolated(state: Tensor | None = None) -> Iterator[None]:
+    """Context manager that restores the generators of torch and NumPy, and hides output and warnings.
 
     Args:
-        state: of torch's generator at the start; `None`: that of seed 0.
+        state: state of torch's generator at the start; `None`: that of seed 0.
     """
     import torch
 

@@ -5,13 +5,7 @@ import gzip
 
 import numpy as np
 
-from gradline.lab.report.packing import BITS, pack_numbers, pack_text
-
-
-def unpack_numbers(text):
-    """As in page.js."""
-    planes = np.frombuffer(gzip.decompress(base64.b64decode(text)), np.uint8)
-    return planes.reshape(4, -1).T.copy().view("<f4").ravel()
+from gradline.lab.tools.packing import BITS, pack_numbers, pack_text, unpack_numbers
 
 
 def test_numbers_come_back_nearly():

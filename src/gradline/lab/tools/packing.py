@@ -1,4 +1,4 @@
-"""Text and numbers, made small for a page: gzip, then base64; the page unpacks them with its DecompressionStream.
+"""Make text and numbers small: gzip, then base64. A report page unpacks them with its DecompressionStream.
 
 Numbers become float32 with twelve bits of fraction (to about 1 in 8,000), and the first bytes of all of them are put
 before the second bytes and so on, which packs better. Numbers of a wide range are packed as their logarithms.
@@ -17,12 +17,12 @@ BITS = 12
 
 
 def pack_text(text: str) -> str:
-    """A text."""
+    """Pack a text."""
     return _pack(text.encode("utf-8"))
 
 
 def pack_numbers(values: NDArray[np.float64]) -> str:
-    """Numbers; NaN and infinities too."""
+    """Pack numbers; NaN and infinities too."""
     with np.errstate(over="ignore"):  # a loss of 1e300 is infinite here
         single = np.ascontiguousarray(values, dtype="<f4").ravel()
     bits = single.view("<u4")
@@ -31,6 +31,12 @@ def pack_numbers(values: NDArray[np.float64]) -> str:
     rounded = np.where(np.isfinite(single), (bits + half) >> drop << drop, bits).astype("<u4")
     planes = rounded.view(np.uint8).reshape(-1, 4).T
     return _pack(planes.tobytes())
+
+
+def unpack_numbers(text: str) -> NDArray[np.float64]:
+    """Unpack what `pack_numbers` packed."""
+    planes = np.frombuffer(gzip.decompress(base64.b64decode(text, validate=True)), np.uint8)
+    return planes.reshape(4, -1).T.copy().view("<f4").ravel().astype(np.float64)
 
 
 def _pack(content: bytes) -> str:

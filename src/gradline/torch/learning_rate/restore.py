@@ -17,7 +17,7 @@ from gradline.torch.snapshot import Snapshot
 
 
 @contextmanager
-def put_back(model: nn.Module | None, parameters: list[Tensor], batches: Any) -> Iterator[None]:
+def restored(model: nn.Module | None, parameters: list[Tensor], batches: Any) -> Iterator[None]:
     """Context manager that restores the state of model, batches and random number generators at exit, bit for bit.
 
     Restored are parameters, gradients, buffers, training modes of modules, the position of `gradline.batches`, and the

@@ -1,0 +1,90 @@
+"""Runs of studies in a packed file: summaries, curves and configurations as from the directory, and what is refused."""
+
+import gzip
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gradline.lab import results, summary
+from gradline.lab.cli import main
+from gradline.lab.findings.packed import Damaged, Packed, pack, unpack
+from gradline.lab.findings.reading import PACKED_POINTS, digests, pack_directory
+
+
+@pytest.fixture(scope="module")
+def file(store, tmp_path_factory):
+    path = tmp_path_factory.mktemp("packed") / "runs.json.gz"
+    pack_directory(store, path)
+    return path
+
+
+def test_summaries_are_those_of_the_directory(store, file):
+    whole, packed = summary(store), summary(file)
+    assert list(whole) == list(packed)
+    order = ["key"]
+    whole, packed = (frame.sort_values(order, ignore_index=True) for frame in (whole, packed))
+    pd.testing.assert_frame_equal(whole, packed, rtol=1e-8, check_dtype=False, check_categorical=False)
+    one = summary(file, problem="bcwd-logr", method="gols-i", batch_size=[10])
+    assert set(one["method"]) == {"gols-i"}
+    assert len(one) == len(summary(store, problem="bcwd-logr", method="gols-i", batch_size=[10])) > 0
+
+
+def test_curves_are_those_of_the_directory_to_three_digits(store, file):
+    found = {digest.header.run.key: digest for digest in digests(file)}
+    whole = {digest.header.run.key: digest for digest in digests(store, points=PACKED_POINTS)}
+    assert set(found) == set(whole)
+    for key, one in found.items():
+        other = whole[key]
+        assert one.header.run == other.header.run
+        assert one.header.versions == other.header.versions
+        for name in ("problem", "method", "batch_size", "seed", "direction_batch_size", "variant", "angled"):
+            assert getattr(one.trace, name) == getattr(other.trace, name)
+        assert (one.trace.probes is None) == (other.trace.probes is None)
+        for name in ("evaluations", "iterations", "step_iterations"):
+            np.testing.assert_array_equal(getattr(one.trace, name), getattr(other.trace, name))
+        np.testing.assert_allclose(one.trace.steps, other.trace.steps, rtol=3e-3)
+        for name, values in other.trace.values.items():
+            np.testing.assert_allclose(one.trace.values[name], values, rtol=3e-3)
+
+
+def test_long_runs_are_thinned(tmp_path, store):
+    pack(Packed((), {}, digests=tuple(digests(store, points=20))), tmp_path / "a.json.gz")
+    for one, whole in zip(unpack(tmp_path / "a.json.gz").digests, digests(store, points=20), strict=True):
+        assert len(one.trace.evaluations) == len(whole.trace.evaluations) == 21
+        np.testing.assert_array_equal(one.trace.step_iterations, whole.trace.step_iterations)
+        assert np.diff(one.trace.step_iterations).max(initial=1) == one.trace.budget // 40
+
+
+def test_the_same_runs_give_the_same_bytes(store, file, tmp_path):
+    pack_directory(store, tmp_path / "again.json.gz")
+    assert (tmp_path / "again.json.gz").read_bytes() == file.read_bytes()
+
+
+def test_a_file_has_no_iterations(file):
+    with pytest.raises(NotADirectoryError, match="a packed file has no iterations"):
+        results(file)
+
+
+def test_a_file_whose_numbers_are_cut_is_refused(file, tmp_path):
+    values = json.loads(gzip.decompress(file.read_bytes()))
+    values["digests"]["runs"][0]["steps"] += 10**6
+    broken = tmp_path / "broken.json.gz"
+    broken.write_bytes(gzip.compress(json.dumps(values).encode()))
+    with pytest.raises(Damaged, match="pack it again"):
+        unpack(broken)
+
+
+def test_the_verbs_read_it(store, file, tmp_path, capsys):
+    assert main(["results", str(store), "--pack", str(tmp_path / "a.json.gz")]) == 0
+    assert "runs," in capsys.readouterr().err
+    assert (tmp_path / "a.json.gz").read_bytes() == file.read_bytes()
+    assert main(["results", str(file), "--problem", "bcwd-netpi-10"]) == 0
+    from_file = capsys.readouterr().out
+    assert main(["results", str(store), "--problem", "bcwd-netpi-10"]) == 0
+    assert capsys.readouterr().out == from_file
+    assert main(["claims", str(file)]) == 0
+    claimed = capsys.readouterr().out
+    assert main(["claims", str(store)]) == 0
+    assert capsys.readouterr().out == claimed
