@@ -66,8 +66,8 @@ class Angle:
       and the step is halved.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
-    alone: [`next_step`][gradline.searches.Angle.next_step] needs no direction. Derivation, limits and measurements:
-    "One search for every batch size" in the documentation.
+    alone: `next_step` needs no direction. Derivation, limits and measurements:
+    "How Angle works" in the documentation.
 
     Args:
         gain: how strongly the step follows the cosine; α changes like n to a power between -`gain` and `gain`.
