@@ -101,7 +101,9 @@ def main() -> None:
     text = page.read_text(encoding="utf-8")
     for name, table in tables.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        text, found = re.subn(pattern, lambda match, table=table: f"{match[1]}{table}\n{match[2]}", text, flags=re.S)
+        text, found = re.subn(
+            pattern, lambda match, table=table: f"{match[1]}\n{table}\n\n{match[2]}", text, flags=re.S
+        )
         assert found == 1, f"claims.md has no place for {name}"
     page.write_text(text, encoding="utf-8")
 
