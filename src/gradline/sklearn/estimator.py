@@ -23,6 +23,7 @@ from gradline.sklearn.arguments import check_parameters, layer_sizes, sample_wei
 from gradline.sklearn.network import Weights
 from gradline.sklearn.training import Patience, Samples, Training
 
+
 class Fitted(NamedTuple):
     """Weights to keep, and the optimizer state from which training continues."""
 
