@@ -245,7 +245,9 @@ class Angle(AngleState):
             self._discover(last=True)
         if self._unsettled and not self._settle():
             return
-        buckets, numbers, phase = self._collected(), self._numbers(), self._phase
+        with self._ranks.telling():
+            buckets = self._collected()
+        numbers, phase = self._numbers(), self._phase
         try:
             ended = self._use(buckets)
             self._moving = not (phase is self._phase is Phase.START)
@@ -281,7 +283,8 @@ class Angle(AngleState):
         return self._driver.mark(), self._driver.evaluations, {name: getattr(self, name) for name in names}
 
     def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, numbers: dict[str, Any]) -> None:
-        """After an interrupt: go back to where the parameters were before this call."""
+        """After an interrupt, or a failure on another rank: go back to where the parameters were before this call."""
+        self._context.statistics.put_back()
         driver, moving = self._driver, self._moving
         driver.evaluations, driver.state, self._moving = evaluations, mark.state, False
         vars(self).update(numbers)
@@ -568,7 +571,9 @@ class Angle(AngleState):
         """Return whether squares of these gradients may overflow: an infinite second moment remains infinite."""
         if all(gg <= bucket.largest for bucket in buckets):
             return False
-        squares = ((float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients)
+        squares = (
+            (float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients if g.numel()
+        )
         return self._ranks.any(any(square > largest for square, largest in squares))
 
     def _settings(self) -> dict[str, str]:
