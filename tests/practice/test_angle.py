@@ -71,10 +71,8 @@ def test_the_gradients_of_the_parameters_are_not_changed():
         assert equal(before, [parameter.grad for parameter in problem.model.parameters()])
 
 
-@pytest.mark.parametrize("first", [0, 3, 30], ids=["at first", "in the first search", "later"])
+@pytest.mark.parametrize("first", [0, 30], ids=["at first", "later"])
 def test_one_overflow_changes_nothing_but_the_scale(first):
-    if first == 3:
-        pytest.skip("the first search takes a probe that is not finite as too far")
     plain, scaled = training(), training()
     scaler = GradScaler("cpu", init_scale=2.0**20)
     for turn in range(TURNS):
@@ -149,9 +147,10 @@ def test_micro_batches_add_up_to_the_batch():
     torch.testing.assert_close(parts.parameters(), whole.parameters(), rtol=1e-8, atol=1e-10)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_parameters_are_trained(dtype):
-    problem = training(dtype)
+@pytest.mark.parametrize(("dtype", "eps"), [(torch.float16, 1e-3), (torch.bfloat16, 1e-8)])
+def test_half_precision_parameters_are_trained(dtype, eps):
+    """In float16 squares of small gradients are 0, and Adam divides by `eps`."""
+    problem = training(dtype, eps=eps)
     before = problem.loss().item()
     for _ in range(150):
         problem.turn()
@@ -178,6 +177,16 @@ def compiler():
     torch.compiler.reset()
     yield Counting()
     torch.compiler.reset()
+
+
+def noting(calls, name):
+    """Return a hook that is not compiled and appends a name to a list."""
+
+    @torch.compiler.disable
+    def hook(*_):
+        calls.append(name)
+
+    return hook
 
 
 def test_a_compiled_model_is_compiled_once_for_training_and_once_for_evaluation(compiler):
@@ -207,8 +216,8 @@ def test_a_compiled_step_is_not_traced_and_calls_hooks_once(compiler, with_closu
     step = torch.compile(train, backend=compiler)
     for problem, run in ((plain, train), (compiled, step)):
         heard = calls[problem]
-        problem.optimizer.register_step_pre_hook(lambda *_, heard=heard: heard.append("before"))
-        problem.optimizer.register_step_post_hook(lambda *_, heard=heard: heard.append("after"))
+        problem.optimizer.register_step_pre_hook(noting(heard, "before"))
+        problem.optimizer.register_step_post_hook(noting(heard, "after"))
         problem.optimizer.register_search_hook(lambda _, heard=heard: heard.append("search"))
         for _ in range(TURNS):
             if not with_closure:
@@ -236,16 +245,15 @@ def test_a_large_model_has_at_most_three_copies_beyond_adams_moments(average):
 
 
 class Watching(TorchDispatchMode):
-    """Counts transfers to the host, kernels, and elements of tensors that are made."""
+    """Counts kernels, reductions whose result is read by the host, and elements of new tensors."""
 
     def __init__(self):
         super().__init__()
-        self.transfers = self.kernels = self.made = 0
+        self.kernels = self.made = 0
 
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         self.kernels += 1
-        self.transfers += func is torch.ops.aten._local_scalar_dense.default
         known = {part.untyped_storage().data_ptr() for part in args if isinstance(part, torch.Tensor)}
         if isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in known:
             self.made += result.numel()
@@ -253,17 +261,31 @@ class Watching(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("model", [None, large], ids=["packed", "unpacked"])
-def test_a_step_transfers_once_and_makes_no_large_tensors(model):
+def test_a_step_transfers_once_and_makes_no_large_tensors(model, monkeypatch):
     problem = training(model=model)
     for _ in range(TURNS):
         problem.turn()
     assert problem.optimizer._phase.name == "STEPS"
-    parts = len(list(problem.model.parameters()))
+    transfers = []
+    for name in ("tolist", "item", "__float__", "__bool__", "__int__", "cpu"):
+        noted = transferring(getattr(torch.Tensor, name), transfers)
+        monkeypatch.setattr(torch.Tensor, name, noted)
     for _ in range(3):
         problem.closure()
+        transfers.clear()
         with Watching() as watching:
             problem.optimizer.step()
-        if model is large:
-            assert watching.made < 1000
-        assert watching.transfers <= 4 * parts  # PLACEHOLDER
-        print("NUM", watching.transfers, watching.kernels, watching.made)
+        assert len(transfers) == 1
+        assert watching.made < 100
+        # Three products for each parameter, and a constant number of kernels that update all of them.
+        assert watching.kernels <= (15 if model is None else 6 * 6 + 15)
+
+
+def transferring(method, transfers):
+    """Return a method of tensors that counts its calls: each copies from the device to the host."""
+
+    def counted(self, *arguments, **options):
+        transfers.append(method.__name__)
+        return method(self, *arguments, **options)
+
+    return counted

@@ -93,7 +93,8 @@ class Angle(AngleState):
     Args:
         params: parameters or parameter groups. Groups may have their own `betas`, `eps`, `weight_decay` and `lr_scale`.
         betas: Adam's decay rates of the two moments.
-        eps: Adam's term in the denominator.
+        eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
+            gradients are 0 there.
         weight_decay: decoupled weight decay, as AdamW's: each step of size α multiplies the parameters by
             1 - α·`weight_decay`.
         lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from abc import abstractmethod
 from collections import OrderedDict
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
@@ -200,9 +202,13 @@ class EvalMode:
 
 
 @not_compiled
+@torch.no_grad()
 def uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain."""
-    return step(*arguments)
+    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain.
+
+    Torch's wrapper of `step`, which calls its hooks, is already running, so that the function inside it is called.
+    """
+    return inspect.unwrap(step)(*arguments)
 
 
 def warn_of(record: Record[Any, Any]) -> None:
