@@ -9,6 +9,7 @@ from torch import nn
 from torch.amp import GradScaler
 from torch.nn.utils import clip_grad_norm_
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 import gradline
 
@@ -244,8 +245,12 @@ def test_a_large_model_has_at_most_three_copies_beyond_adams_moments(average):
         assert sum(storages.values()) <= (4 + average) * 4 * elements + 100  # two moments, and the counts of steps
 
 
+def tensors_in(tree):
+    return [leaf for leaf in tree_leaves(tree) if isinstance(leaf, torch.Tensor)]
+
+
 class Watching(TorchDispatchMode):
-    """Counts kernels, reductions whose result is read by the host, and elements of new tensors."""
+    """Counts kernels, and elements of new tensors."""
 
     def __init__(self):
         super().__init__()
@@ -254,9 +259,8 @@ class Watching(TorchDispatchMode):
     def __torch_dispatch__(self, func, types, args=(), kwargs=None):
         result = func(*args, **(kwargs or {}))
         self.kernels += 1
-        known = {part.untyped_storage().data_ptr() for part in args if isinstance(part, torch.Tensor)}
-        if isinstance(result, torch.Tensor) and result.untyped_storage().data_ptr() not in known:
-            self.made += result.numel()
+        known = {part.untyped_storage().data_ptr() for part in tensors_in(args)}
+        self.made += sum(part.numel() for part in tensors_in(result) if part.untyped_storage().data_ptr() not in known)
         return result
 
 

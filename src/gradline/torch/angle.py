@@ -456,17 +456,30 @@ class Angle(AngleState):
         if self._phase is Phase.FIRST:  # the parameters are at a probe
             for parameter in self._known():
                 local(parameter).copy_(local(self.state[parameter][ORIGIN]))
+        self._begin_anew()
+
+    def refresh(self) -> None:
+        """Search for the model again, and nothing else: this optimizer keeps no gradients."""
+        self._refuse_in_closure("refresh()")
+        self._context.listen()
+
+    @torch.no_grad()
+    def continue_from_here(self) -> None:
+        """Begin anew from the current parameters, if other code has set them in `eval()`; else `train()` goes back."""
+        self._refuse_in_closure("continue_from_here()")
+        if self._evaluating and self._phase is not Phase.START:
+            self._replaced = []
+            self._context.statistics.keep()
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget step, displacement and average, so that the next gradient begins a first search."""
         for parameter in self._known():
             local(self.state[parameter][DISPLACEMENT]).zero_()
         driver = self._driver
         last = self.last if driver.iterations else None
         self._forget([])
         driver.state = State(self.search.start(), None, last, driver.iterations, 0)
-        self._context.listen()
-
-    def refresh(self) -> None:
-        """Do nothing but look for the model again: this optimizer keeps no gradients, and parameters may be changed."""
-        self._refuse_in_closure("refresh()")
         self._context.listen()
 
     @torch.no_grad()

@@ -77,6 +77,10 @@ class GradlineOptimizer(Optimizer):
     def refresh(self) -> None:
         """Discard the gradient that the last step used; call it after changing or freezing parameters."""
 
+    def continue_from_here(self) -> None:
+        """Train on from the current parameters, which other code has set in `eval()`, such as the best model's."""
+        self.refresh()
+
     def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
         """Register a hook that is called as `hook(record)` after each search; the record is `optimizer.last`.
 
