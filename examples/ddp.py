@@ -1,4 +1,4 @@
-"""Data-parallel training, alone or with torchrun. Each process sees its own part of the data.
+"""Data-parallel training, alone or with torchrun. Each process has its own part of the data.
 
     python examples/ddp.py
     torchrun --nproc-per-node 2 examples/ddp.py --checkpoint ddp.pt

@@ -12,6 +12,7 @@ from torch import nn
 import gradline
 from gradline.protocol import Stop
 from gradline.torch import buckets
+from gradline.torch.angle_state import Phase
 from gradline.torch.private import DispatchMode
 
 PHASES = {"START": 0, "FIRST": 4, "STEPS": 40}
@@ -220,15 +221,31 @@ def test_gradients_whose_squares_leave_the_range_of_the_numbers(size, dtype):
     assert bool(parameter.isfinite().all())
 
 
-def test_zero_gradients_change_nothing():
+def test_zero_gradients_change_nothing_after_the_first_search():
     for calls in PHASES.values():
         problem = problem_of(calls)
+        if problem.optimizer._phase is Phase.FIRST:
+            continue
         before = problem.parameters()
         for parameter in problem.model.parameters():
             parameter.grad = torch.zeros_like(parameter)
         problem.optimizer.step()
         assert equal(before, problem.parameters())
         assert problem.optimizer.evaluations == calls
+
+
+@pytest.mark.parametrize("edge", [0.05, 0.5, 20.0])
+def test_a_plateau_ends_the_first_search(edge):
+    """Gradients are exactly zero beyond the edge, as those of saturated outputs; the first search must leave it."""
+    parameter = nn.Parameter(torch.zeros(3))
+    optimizer = gradline.Angle([parameter])
+    for _ in range(60):
+        inside = parameter.detach().abs() < edge
+        parameter.grad = torch.where(inside, parameter.detach() - edge / 10, torch.zeros(3))
+        optimizer.step()
+    with optimizer.eval():
+        assert optimizer.iterations > 20
+        assert bool((parameter.abs() < edge).all())
 
 
 @pytest.mark.parametrize("scale", [1.0, -3.0])

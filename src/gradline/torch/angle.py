@@ -4,7 +4,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
 
     phase   gradient             what happens                                                      next phase
     ------  -------------------  ----------------------------------------------------------------  ----------
-    any     zero                 nothing                                                           the same
+    START   zero                 nothing                                                           START
+    STEPS   zero                 nothing                                                           STEPS
     START   not finite           nothing                                                           START
     START   finite               Adam's direction d is computed; the first search begins, and the  FIRST
                                  parameters move to its first probe, x0 + α d
@@ -266,8 +267,8 @@ class Angle(AngleState):
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
         scaled = self._divide_by_scale(buckets)
         along = self._measure(buckets)
-        if along[0] == 0.0:  # nothing to learn; torch.distributed.checkpoint primes optimizers with such a step
-            return False
+        if along[0] == 0.0 and self._phase is not Phase.FIRST:
+            return False  # nothing to learn; torch.distributed.checkpoint primes optimizers with such a step
         self._driver.evaluations += 1
         if self._phase is Phase.STEPS:
             return self._step(buckets, *along, scaled=scaled)
