@@ -1,8 +1,17 @@
 """`gradline claims`, from a folder and from a file."""
 
+import functools
+
 import pytest
 
 from gradline.lab.cli import main
+from gradline.lab.findings import bounded
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch):
+    """Claim 1 from fewer walks."""
+    monkeypatch.setattr(bounded, "first_claim", functools.partial(bounded.first_claim, starts=1, repeats=5))
 
 
 def test_claims_from_a_folder_and_from_its_summary(store, tmp_path, capsys):
@@ -15,11 +24,19 @@ def test_claims_from_a_folder_and_from_its_summary(store, tmp_path, capsys):
     assert capsys.readouterr().out == shown
 
 
+def test_the_first_claim_needs_no_runs(capsys):
+    assert main(["claims"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("1. ")
+    assert "\n2. " not in shown
+
+
 def test_claims_as_markdown(store, capsys):
     assert main(["claims", str(store), "--markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["| | claim | verdict | what was seen |", "|---|---|---|---|"]
-    assert all(line.count("|") == 5 for line in lines)
+    assert lines[:2] == ["| | claim | verdict | here | paper | runs |", "|---|---|---|---|---|---|"]
+    assert lines[2].startswith("| 1 | ")
+    assert all(line.count("|") == 7 for line in lines)
     assert sum(line.startswith("| | ") for line in lines) > 20
 
 

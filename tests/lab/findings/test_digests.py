@@ -88,3 +88,35 @@ def test_the_verbs_read_it(store, file, tmp_path, capsys):
     claimed = capsys.readouterr().out
     assert main(["claims", str(store)]) == 0
     assert capsys.readouterr().out == claimed
+
+
+def test_packing_adds_to_a_file_and_its_runs_are_not_made_again(tmp_path):
+    from gradline.lab import plan, run_study, studies
+    from gradline.lab.findings.reading import packed_keys
+
+    file = tmp_path / "packed.json.gz"
+
+    def study(seeds):
+        return studies.load(
+            "bcwd", problems=["bcwd-logr"], methods=["gols-i"], batch_sizes=[10], seeds=seeds, budget=20
+        )
+
+    run_study(study(1), tmp_path / "first", backend="inline")
+    pack_directory(tmp_path / "first", file)
+    made = run_study(study(2), tmp_path / "second", backend="inline", known=packed_keys(file))
+    assert (made.runs, made.made) == (1, 1)
+    assert len(pack_directory(tmp_path / "second", file).digests) == 2
+    assert packed_keys(file) == {run.key for run in plan(study(2))}
+    chosen = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "2", "--budget", "20"]
+    where = ["--known", str(file), "--out", str(tmp_path / "third"), "--backend", "inline"]
+    assert main(["run", "bcwd", *chosen, *where]) == 0
+    assert not list((tmp_path / "third").glob("runs/*.parquet"))
+
+
+def test_sampling_and_repetition_are_options_of_the_command(tmp_path):
+    common = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "1", "--budget", "20"]
+    options = ["--sampling", "static", "--sampling", "dynamic", "--repetition", "--backend", "inline"]
+    assert main(["run", "bcwd", *common, *options, "--out", str(tmp_path)]) == 0
+    found = summary(tmp_path)
+    assert set(found["sampling"]) == {"static", "dynamic"}
+    assert found["repetition"].all()

@@ -26,7 +26,8 @@ COUNTS = {
     "static-vs-dynamic": 2 * 4 * 4 * 10,
     "direction-vs-step": 4 * 4 * 2 * 10,
     "direction-quality": 3 * 6 * 10,
-    "prls-losses": 4 * 4 * 2 * 10,
+    "prls-losses": (4 * 4 + 4) * 2 * 10,
+    "today": 6 * 10 * 5,
     "compare": 30 * 31 * 5,
     "train": 16 * 2 * 2 * (11 * 5 + 18 + 18 + 6),
 }

@@ -36,7 +36,7 @@ def claims(source: str | None, markdown: bool) -> None:
 
     verdicts = [first_claim(), *(held(_summary(Path(source))) if source else [])]
     if markdown:
-        click.echo(_markdown(verdicts))
+        click.echo(table_of(verdicts))
         return
     from gradline.lab.cli.terminal import console
 
@@ -57,6 +57,8 @@ def _summary(source: Path) -> pd.DataFrame:
         if found.empty:
             raise click.ClickException(f"{source} has no results; `gradline run bcwd --out {source}` makes some")
         return found
+    if not source.exists():
+        raise FileNotFoundError(f"DIR must be a folder of results or a file of them, but {source} does not exist")
     frame = pd.read_csv(source)
     missing = {"problem", "method", "start_train_loss", "step_early"} - set(frame)
     if missing:
@@ -66,7 +68,8 @@ def _summary(source: Path) -> pd.DataFrame:
     return frame
 
 
-def _markdown(verdicts: list[Verdict]) -> str:
+def table_of(verdicts: list[Verdict]) -> str:
+    """Return verdicts as a Markdown table."""
     lines = ["| | claim | verdict | here | paper | runs |", "|---|---|---|---|---|---|"]
     for verdict in verdicts:
         lines.append(f"| {verdict.number} | **{verdict.claim}** | **{verdict.verdict}** | | | |")

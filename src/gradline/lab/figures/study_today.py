@@ -1,4 +1,4 @@
-"""The paper's problems with later methods: Angle, GOLS-I along Adam, Schedule-Free, Prodigy, Adam's grid."""
+"""The paper's problems with Angle, GOLS-I along Adam, Schedule-Free, Prodigy and Adam's grid."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ if TYPE_CHECKING:
 TITLE = "The paper's problems today"
 CAPTION = (
     "Training loss and test error with mini-batches of 100: the mean of logarithms over the runs and one standard "
-    "deviation around it. Of Adam's learning rates the one "
-    "with the lowest median training loss at the end is shown, chosen for each problem with the results in hand; all "
-    "others are as they come."
+    "deviation around it. Of Adam's learning rates the one with the lowest median training loss at the end is shown, "
+    "chosen for each problem with the results in hand; all others are as they come."
 )
 NEEDS = ("today",)
 MEASURES = (TRAIN_LOSS, TEST_ERROR)
