@@ -26,7 +26,7 @@ from gradline.lab.findings.comparison import SIZES, Comparison, Score
 from gradline.lab.findings.comparison import own as own_methods
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
-from gradline.lab.findings.training import OURS, UNTOUCHED, Case, Training, Versus
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training, Versus
 from gradline.lab.methods import METHODS
 from gradline.lab.studies import load, plan, plan_tuned
 from gradline.lab.tools.formatting import count, duration, number, plural
@@ -289,12 +289,15 @@ def train_quality(packed: Packed, training: Training) -> str:
 
 def _versus(training: Training) -> str:
     found = {name: one for name in training.methods if (one := training.versus(name)) is not None}
-    head = ["method", "validation loss", "95% interval", "test loss", "lower in", "higher in all seeds", "failed runs"]
+    head = ["method", "validation loss", "95% interval", "median", "as good in", "test loss", "lower in"]
+    head += ["higher in all seeds", "failed runs"]
     rows = [
         [
             name_of(name),
             f"{one.ratio:.3f}×",
             f"{one.low:.2f} to {one.high:.2f}",
+            f"{one.middle:.3f}×",
+            f"{one.close} of {plural(one.cases, 'case')}",
             f"{one.test:.3f}×",
             _runs(one),
             f"{one.always_worse} of {plural(one.cases, 'case')}",
@@ -374,8 +377,12 @@ def train_limits(packed: Packed, training: Training) -> str:
         if by:
             lower = ", ".join(f"{name_of(entry.method)} {number(entry.loss.median)}" for entry in by[:3])
             rows.append([f"`{case.name}`", _span(ours.loss), lower + (f" and {len(by) - 3} more" if by[3:] else "")])
-    known = sum(OURS in case.entries for case in training.cases)
-    text = f"In {len(rows)} of {plural(known, 'case')} another method without tuning ends lower in every seed"
+    known = [case for case in training.cases if OURS in case.entries]
+    behind = [case for case in known if UNTOUCHED in case.entries and case.ratio(OURS, UNTOUCHED).median > CLOSE]
+    text = (
+        f"Its median validation loss is more than 2% above that of {UNTOUCHED} in {len(behind)} of "
+        f"{plural(len(known), 'case')}. In {len(rows)} another method without tuning ends lower in every seed"
+    )
     return f"{text}:\n\n{table(['case', OURS, 'lower in every seed'], rows, words=range(3))}" if rows else f"{text}."
 
 
