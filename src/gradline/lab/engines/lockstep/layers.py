@@ -257,7 +257,8 @@ def _select(part: Tensor, rows: Tensor) -> Tensor:
 
 def _products(left: Tensor, right: Tensor) -> Tensor:
     """The sum of the products of all numbers of each row."""
-    return torch.linalg.vecdot(left.flatten(1), right.flatten(1))
+    products: Tensor = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
+    return products
 
 
 class _Space:
