@@ -10,6 +10,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parent
 SOURCES = {
     "pictures": ("src/gradline/plot/*.py", "src/gradline/landscape/*.py"),
+    "study": ("src/gradline/plot/*.py", "src/gradline/lab/**/*.py", "results/*.json.gz"),
     "compare": ("src/gradline/plot/*.py", "src/gradline/lab/**/*.py", "results/compare.json.gz"),
 }
 """The programs that draw, and what else their pictures are made of."""

@@ -3,7 +3,7 @@
     python examples/char_transformer.py
     python examples/char_transformer.py --steps 3000 --file my.txt
 
-Transformers want Adam's direction: the search finds the learning rate along it, with no warm-up and no schedule.
+There is no learning rate, no warm-up and no schedule.
 """
 
 from __future__ import annotations
@@ -65,9 +65,10 @@ def main(arguments: list[str] | None = None) -> tuple[float, str]:
     parser.add_argument("--width", type=int, default=64)
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--batch-size", type=int, default=32)
+    parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args(arguments)
 
-    torch.manual_seed(0)
+    torch.manual_seed(options.seed)
     text = options.file.read_text(encoding="utf-8") if options.file else documentation()
     symbols = sorted(set(text))
     place = {symbol: number for number, symbol in enumerate(symbols)}
@@ -79,7 +80,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, str]:
     def loss_of(window: Tensor) -> Tensor:
         return nn.functional.cross_entropy(model(window[:, :-1]).flatten(0, 1), window[:, 1:].flatten())
 
-    optimizer = gradline.GOLSI(model.parameters(), direction=torch.optim.Adam)
+    optimizer = gradline.Angle(model.parameters())
     for done in range(1, options.steps + 1):
         batch = windows[torch.randint(len(windows), (options.batch_size,))]
         optimizer.zero_grad()
@@ -87,11 +88,11 @@ def main(arguments: list[str] | None = None) -> tuple[float, str]:
         loss.backward()
         optimizer.step()
         if done % max(options.steps // 8, 1) == 0 or done == options.steps:
-            with optimizer.eval(), torch.no_grad():  # at the last accepted point
+            with optimizer.eval(), torch.no_grad():  # with the average of the late weights
                 held = loss_of(held_out[:: options.context]).item()
             print(
-                f"{done:5} gradients, {optimizer.iterations:4} steps: loss {loss.item():.3f}, "
-                f"of text not seen {held:.3f}, step size {optimizer.param_groups[0]['lr']:.2g}"
+                f"{done:5} steps: loss {loss.item():.3f}, of held-out text {held:.3f}, "
+                f"step size {optimizer.param_groups[0]['lr']:.2g}"
             )
 
     with optimizer.eval():

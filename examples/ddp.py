@@ -1,10 +1,10 @@
-"""Data-parallel training, alone or with torchrun. Each process sees its own part of the data.
+"""Data-parallel training, alone or with torchrun. Each process has its own part of the data.
 
     python examples/ddp.py
     torchrun --nproc-per-node 2 examples/ddp.py --checkpoint ddp.pt
-    torchrun --nproc-per-node 2 examples/ddp.py --checkpoint ddp.pt --epochs 20    # goes on from there
+    torchrun --nproc-per-node 2 examples/ddp.py --checkpoint ddp.pt --epochs 20    # resumes
 
-DistributedDataParallel averages the gradients, so that all processes see equal slopes and take equal steps.
+DistributedDataParallel averages the gradients, so that all processes take equal steps.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def train(options: argparse.Namespace, rank: int, processes: int) -> float:
 
     bare = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
     model: nn.Module = DistributedDataParallel(bare) if dist.is_initialized() else bare
-    optimizer = gradline.GOLSI(model.parameters())
+    optimizer = gradline.Angle(model.parameters())
 
     begin, error = 0, float("nan")
     if options.checkpoint and options.checkpoint.exists():
@@ -42,7 +42,7 @@ def train(options: argparse.Namespace, rank: int, processes: int) -> float:
         optimizer.load_state_dict(saved["optimizer"])
         begin = saved["epoch"]
         if rank == 0:
-            print(f"going on after epoch {begin}")
+            print(f"resuming after epoch {begin}")
     for epoch in range(begin, options.epochs):
         sampler.set_epoch(epoch)
         for x, y in loader:
@@ -50,14 +50,14 @@ def train(options: argparse.Namespace, rank: int, processes: int) -> float:
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
-        with optimizer.eval(), torch.no_grad():  # at the last accepted point
+        with optimizer.eval(), torch.no_grad():  # with the average of the late weights; on all ranks
             error = (bare(images[1500:]).argmax(dim=1) != labels[1500:]).float().mean().item()
         if rank == 0:
             print(
                 f"epoch {epoch + 1:2}: loss {loss.item():.4f}, test error {error:.1%}, "
-                f"step size {optimizer.param_groups[0]['lr']:.3g}, {optimizer.evaluations} gradients"
+                f"step size {optimizer.param_groups[0]['lr']:.3g}"
             )
-            if options.checkpoint:  # a search under way is saved too, and goes on exactly where it was
+            if options.checkpoint:  # outside eval(): the weights that training continues from
                 parts = {"model": bare.state_dict(), "optimizer": optimizer.state_dict(), "epoch": epoch + 1}
                 torch.save(parts, options.checkpoint)
 
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> float:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=100, help="of all processes together")
-    parser.add_argument("--checkpoint", type=Path, help="saved there after each epoch, and gone on from")
+    parser.add_argument("--checkpoint", type=Path, help="save there after each epoch; resume from there")
     options = parser.parse_args(arguments)
     if "RANK" not in os.environ:  # not started by torchrun
         return train(options, rank=0, processes=1)

@@ -1,6 +1,8 @@
-"""A line search of your own: a generator that asks for steps. It needs to know nothing of torch.
+"""A line search of your own: a generator that asks for steps. It does not depend on torch.
 
-This one follows the secant of the slope: it aims at the zero of the straight line through the last two slopes.
+    python examples/own_search.py
+
+This one probes the zero of the straight line through the slopes at 0 and at the previous step.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ class Secant:
 
     def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
         zero = origin.at_zero.slope
-        seen = yield memory
-        if not seen.finite:
+        observed = yield memory
+        if not observed.finite:
             return Outcome(0.0, None, Stop.NON_FINITE, memory / 10)
-        rise = seen.slope - zero
+        rise = observed.slope - zero
         step = memory * min(max(-zero / rise, 1 / self.most), self.most) if rise > 0 else memory * self.most
         step = min(max(step, 1e-8), 1e3)
-        seen = yield step
-        if not seen.finite:
+        observed = yield step
+        if not observed.finite:
             return Outcome(0.0, None, Stop.NON_FINITE, memory / 10)
         return Outcome(step, 1, Stop.TOLERANCE, step)
 

@@ -3,9 +3,11 @@
     python examples/pinn.py
     python examples/pinn.py --evaluations 3000 --methods lbfgs wolfe-lbfgs
 
-Solves -Δu = 5π² sin(πx) sin(2πy) on the unit square, with u = 0 at its edge. All points are used in each evaluation, so
-searches that compare values are at home. gradline refuses torch.optim.LBFGS as a direction, because that takes its
-steps itself. But a direction is just an optimizer without a learning rate: `QuasiNewton` is one.
+Solves -Δu = 5π² sin(πx) sin(2πy) on the unit square, with u = 0 at its edge. Each evaluation uses all points, so the
+loss is smooth and without noise. Use L-BFGS for such losses, not Angle.
+
+gradline refuses torch.optim.LBFGS as a direction, because it decides about its steps itself. The optimizer
+`QuasiNewton` has the direction of L-BFGS and leaves the step to a search of gradline.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ PI = torch.pi
 
 
 class QuasiNewton(torch.optim.Optimizer):
-    """The direction of L-BFGS. How far to go is left to the search."""
+    """The direction of L-BFGS as an optimizer; the search finds the step."""
 
     def __init__(self, params: Any, lr: float = 1.0, history: int = 20) -> None:
         super().__init__(params, {"lr": lr})
@@ -58,6 +60,7 @@ METHODS: dict[str, Callable[[Any], torch.optim.Optimizer]] = {
     "adam": lambda params: torch.optim.Adam(params, lr=1e-3),
     "adam, lr 0.01": lambda params: torch.optim.Adam(params, lr=1e-2),
     "lbfgs": lambda params: torch.optim.LBFGS(params, history_size=20, line_search_fn="strong_wolfe"),
+    "angle": gradline.Angle,
     "gols-i": gradline.GOLSI,
     "gols-i-adam": lambda params: gradline.GOLSI(params, direction=torch.optim.Adam),
     # All values belong to one function here, so the gradient of the accepted point can be reused.
@@ -99,6 +102,8 @@ def train(method: str, evaluations: int, seed: int) -> tuple[float, float, int]:
 
     while count < evaluations:
         optimizer.step(closure)
+    if isinstance(optimizer, gradline.Angle):
+        optimizer.eval()  # the average of the late weights
     spent, loss = count, closure().item()
     anywhere = torch.rand(2000, 2, dtype=torch.float64)
     exact = solution(anywhere)

@@ -1,6 +1,9 @@
-"""The probabilistic line search: the closure returns per-sample losses, and a picture shows what a search believed.
+"""The paper's two methods: the probabilistic line search PrLS and the gradient-only line search GOLS-I.
 
-Trains the same network with PrLS and with GOLS-I at the same number of evaluations.
+    python examples/prls.py
+    python examples/prls.py search.png    # also draw the longest search of PrLS
+
+Both train the same network with the same number of evaluations. The closure of PrLS returns the losses of all samples.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ def main(evaluations: int = 600, picture: Path | None = None) -> dict[str, float
     targets = torch.tensor(source.target, dtype=torch.float32)[:, None]
     loss = nn.BCEWithLogitsLoss(reduction="none")
     losses = {}
-    for build, seen in [
+    for build, reduce in [
         (gradline.PrLS, lambda each: each.squeeze(dim=1)),  # a vector: the loss of each sample
         (gradline.GOLSI, torch.mean),
     ]:
@@ -30,7 +33,7 @@ def main(evaluations: int = 600, picture: Path | None = None) -> dict[str, float
         model = nn.Sequential(nn.Linear(30, 16), nn.Tanh(), nn.Linear(16, 1))
         optimizer = build(model.parameters())
         batches = gradline.batches.dynamic(inputs, targets, batch_size=50, seed=0)
-        closure = batches.closure(optimizer, lambda x, y, model=model, seen=seen: seen(loss(model(x), y)))
+        closure = batches.closure(optimizer, lambda x, y, model=model, reduce=reduce: reduce(loss(model(x), y)))
 
         longest = None
         while optimizer.evaluations < evaluations:

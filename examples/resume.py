@@ -1,4 +1,7 @@
-"""Stop anywhere, even in the middle of a search, and go on bit for bit: save model, optimizer and batches together."""
+"""Save model, optimizer and batches, and resume: training continues bit for bit.
+
+python examples/resume.py
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ from torch import nn
 import gradline
 
 
-def build() -> tuple[nn.Module, gradline.LineSearchOptimizer, gradline.batches.Batches]:
+def build() -> tuple[nn.Module, gradline.Angle, gradline.batches.Batches]:
     torch.manual_seed(0)
     inputs = torch.randn(1000, 8)
     targets = (inputs.square().sum(dim=1, keepdim=True) > 8).float()
     model = nn.Sequential(nn.Linear(8, 32), nn.Tanh(), nn.Linear(32, 1))
-    optimizer = gradline.GOLSI(model.parameters(), direction=torch.optim.Adam)
+    optimizer = gradline.Angle(model.parameters())
     return model, optimizer, gradline.batches.dynamic(inputs, targets, batch_size=50, seed=0)
 
 
@@ -35,7 +38,7 @@ def main(evaluations: int = 301) -> bool:
         checkpoint = Path(folder) / "checkpoint.pt"
         parts = build()
         train(*parts, evaluations)
-        torch.save([part.state_dict() for part in parts], checkpoint)
+        torch.save([part.state_dict() for part in parts], checkpoint)  # the model to train on, not the average
 
         parts = build()
         for part, state in zip(parts, torch.load(checkpoint, weights_only=True), strict=True):

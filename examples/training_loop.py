@@ -1,6 +1,6 @@
-"""The unchanged PyTorch training loop: only the optimizer's line is new.
+"""The usual PyTorch training loop: only the optimizer's line is new, and evaluation is in `with optimizer.eval():`.
 
-Each pass through the loop is one probe of a line search, on the batch that the loop just used.
+python examples/training_loop.py
 """
 
 from __future__ import annotations
@@ -21,19 +21,17 @@ def main(epochs: int = 20) -> float:
     loader = DataLoader(TensorDataset(images[:1500], labels[:1500]), batch_size=100, shuffle=True)
     model = nn.Sequential(nn.Linear(64, 100), nn.ReLU(), nn.Linear(100, 10))
 
-    optimizer = gradline.GOLSI(model.parameters())
+    optimizer = gradline.Angle(model.parameters())
     for epoch in range(epochs):
-        optimizer.train()
         for x, y in loader:
             optimizer.zero_grad()
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
 
-        optimizer.eval()  # the last accepted point, not the probe where the search stands
-        with torch.no_grad():
+        with optimizer.eval(), torch.no_grad():  # with the average of the late weights
             error = (model(images[1500:]).argmax(dim=1) != labels[1500:]).float().mean().item()
-        step = optimizer.param_groups[0]["lr"]  # where learning-rate monitors look
+        step = optimizer.param_groups[0]["lr"]  # learning-rate monitors read it there
         print(f"epoch {epoch + 1:2}: loss {loss.item():.4f}, test error {error:.1%}, step {step:.3g}")
     return error
 

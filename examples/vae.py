@@ -2,15 +2,13 @@
 
     python examples/vae.py
 
-The loss of a VAE is random even for one batch: it draws noise each time it is computed. For a line search that is the
-same as a new mini-batch at every look. GOLS-I is made for that, since it looks at signs of slopes only. A search that
-compares values (Armijo, StrongWolfe) would need the same noise for all looks of one step.
+The loss of a VAE is random even on one batch, since each evaluation draws noise. That is no problem: no losses are
+compared. The model is evaluated, saved and used with the average of the late weights.
 """
 
 from __future__ import annotations
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 import torch
@@ -32,7 +30,7 @@ class VAE(nn.Module):
         self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, 64))
 
     def losses(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """What the decoder gets wrong, and how far the code is from pure noise; means over the batch."""
+        """Reconstruction error, and divergence of the code from pure noise; means over the batch."""
         mean, log_variance = self.encoder(x).chunk(2, dim=1)
         code = mean + (log_variance / 2).exp() * torch.randn_like(mean)
         wrong = nn.functional.binary_cross_entropy_with_logits(self.decoder(code), x, reduction="none")
@@ -53,38 +51,34 @@ def printed(images: Tensor) -> str:
 
 def main(arguments: list[str] | None = None) -> tuple[float, Tensor]:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--evaluations", type=int, default=4000, help="gradients to compute")
+    parser.add_argument("--steps", type=int, default=4000, help="passes through the loop: one gradient each")
     parser.add_argument("--batch-size", type=int, default=100)
     parser.add_argument("--hidden", type=int, default=128)
     parser.add_argument("--latent", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save", type=Path, help="write the trained model there")
     options = parser.parse_args(arguments)
 
-    torch.manual_seed(0)
+    torch.manual_seed(options.seed)
     pixels = torch.tensor(load_digits().data, dtype=torch.float32) / 16
     train, test = pixels[:1500], pixels[1500:]
     model = VAE(options.hidden, options.latent)
 
-    def loss(x: Tensor) -> Tensor:
-        wrong, away = model.losses(x)
-        return wrong + away
-
-    adam = partial(torch.optim.Adam, betas=(0.0, 0.999))  # without momentum, which may point uphill for this batch
-    optimizer = gradline.GOLSI(model.parameters(), direction=adam)
-    batches = gradline.batches.dynamic(train, batch_size=options.batch_size, seed=0)
-    closure = batches.closure(optimizer, loss)  # each call of it draws a new batch and new noise
-    report = every = max(options.evaluations // 8, 1)
-    while optimizer.evaluations < options.evaluations:
-        optimizer.step(closure)  # one whole search: afterwards the parameters are at the accepted point
-        if optimizer.evaluations >= report:
-            report += every
-            with torch.no_grad():
+    optimizer = gradline.Angle(model.parameters())
+    batches = gradline.batches.dynamic(train, batch_size=options.batch_size, seed=options.seed)
+    for done, (x,) in enumerate(batches.take(options.steps), start=1):
+        optimizer.zero_grad()
+        sum(model.losses(x)).backward()
+        optimizer.step()
+        if done % max(options.steps // 8, 1) == 0 or done == options.steps:
+            with optimizer.eval(), torch.no_grad():
                 wrong, away = (part.item() for part in model.losses(test))
             print(
-                f"{optimizer.evaluations:5} gradients, {optimizer.iterations:4} steps: test loss {wrong + away:.2f} "
-                f"({wrong:.2f} reconstruction + {away:.2f} divergence), step size {optimizer.last.step:.2g}"
+                f"{done:5} steps: test loss {wrong + away:.2f} ({wrong:.2f} reconstruction + {away:.2f} divergence), "
+                f"step size {optimizer.param_groups[0]['lr']:.2g}"
             )
 
+    optimizer.eval()  # training is over: leave the average in place
     if options.save:
         torch.save(model.state_dict(), options.save)
     drawn = model.draw(5)

@@ -547,3 +547,10 @@ def test_memory_of_another_guess_moves_the_units():
     data = plot.search_data(record)
     assert data.probes[0].step == 2.0
     assert data.beliefs[0.0][0] == pytest.approx(phi(0.0).value, abs=0.03)
+
+
+def test_a_notebook_shows_a_new_figure_without_a_magic_command():
+    figure = gradline.plot.search(gradline.solve(GolsI(), lambda step: step - 0.3))
+    shell = pytest.importorskip("IPython.core.formatters", reason="IPython is not installed")
+    shown, _ = shell.DisplayFormatter().format(figure)
+    assert shown["image/png"].startswith(b"\x89PNG")

@@ -61,8 +61,8 @@ def search(
             three for PrLS. With fewer, the lower panels are left out. `None`: make a new figure.
 
     Returns:
-        The figure. A new one is not managed by pyplot: notebooks display it (after `%matplotlib inline`), otherwise
-            save it, or pass axes of `plt.subplots`.
+        The figure. A new one is not managed by pyplot: notebooks display it without a magic command, otherwise save
+            it, or pass axes of `plt.subplots`.
     """
     data = search_data(transcript, search=search, origin=origin)
     try:

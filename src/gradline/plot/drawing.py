@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Sequence
@@ -37,9 +38,19 @@ def draw(data: SearchData, axes: Any = None) -> Figure | SubFigure:
     return figure
 
 
+class SearchFigure(Figure):
+    """A figure that pyplot does not manage and that notebooks display by themselves, without a magic command."""
+
+    def _repr_png_(self) -> bytes:
+        """Return the figure as PNG, for IPython."""
+        buffer = io.BytesIO()
+        self.savefig(buffer, format="png", dpi=144)
+        return buffer.getvalue()
+
+
 def _new(panels: int) -> list[Axes]:
     """Return axes on a new figure that pyplot does not manage."""
-    figure = Figure(figsize=SIZES[panels], layout="constrained")
+    figure = SearchFigure(figsize=SIZES[panels], layout="constrained")
     grid = figure.subplots(panels, 1, squeeze=False, sharex=True, height_ratios=HEIGHTS[panels])
     return list(grid.flat)
 

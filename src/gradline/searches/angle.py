@@ -66,8 +66,8 @@ class Angle:
       and the step is halved.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
-    alone: [`next_step`][gradline.searches.Angle.next_step] needs no direction. Derivation, limits and measurements:
-    "One search for every batch size" in the documentation.
+    alone: `next_step` needs no direction. Derivation, limits and measurements:
+    "How Angle works" in the documentation.
 
     Args:
         gain: how strongly the step follows the cosine; α changes like n to a power between -`gain` and `gain`.
@@ -85,6 +85,7 @@ class Angle:
     step_min: float = 1e-12
     step_max: float = 1e7
 
+    revision: ClassVar[int] = 2
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
 
@@ -147,7 +148,8 @@ class Angle:
             return Outcome(0.0, None, Stop.UPHILL if seen.finite else Stop.NON_FINITE, memory)
         total, squares, before = 0.0, 0.0, step / FIRST_GROWTH
         while seen.finite:
-            relative = max(-1.0, min(1.0, seen.slope / steep))
+            # A slope of exactly zero is a plateau, such as that of saturated outputs: the step is far too long.
+            relative = max(-1.0, min(1.0, seen.slope / steep)) if seen.slope != 0.0 else 1.0
             total, squares = total + relative, squares + relative**2
             if total <= 0.0:
                 total, squares, before = 0.0, 0.0, step

@@ -4,7 +4,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
 
     phase   gradient             what happens                                                      next phase
     ------  -------------------  ----------------------------------------------------------------  ----------
-    any     zero                 nothing                                                           the same
+    START   zero                 nothing                                                           START
+    STEPS   zero                 nothing                                                           STEPS
     START   not finite           nothing                                                           START
     START   finite               Adam's direction d is computed; the first search begins, and the  FIRST
                                  parameters move to its first probe, x0 + α d
@@ -34,13 +35,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradline.driver import Driver, State
+from gradline.driver import Driver, Mark, State
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
-from gradline.searches.arguments import require
 from gradline.torch.angle_state import RULE, AngleState, Phase
-from gradline.torch.arguments import check_params, without_lr, without_lrs
+from gradline.torch.arguments import check_group, check_params, without_lr, without_lrs
 from gradline.torch.base import EvalMode, uncompiled, warn_of
 from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, buckets_of, measured
 from gradline.torch.context import ModuleContext
@@ -121,6 +121,12 @@ class Angle(AngleState):
         **options: Any,
     ) -> None:
         check_params(params)
+        if "direction" in options:
+            raise TypeError(
+                f"direction must not be given (Angle takes AdamW's): along another optimizer's updates use "
+                f"gradline.LineSearchOptimizer(params, gradline.searches.Angle(), direction=...), got "
+                f"{options['direction']!r}"
+            )
         if type(average) is not bool:
             raise TypeError(f"average must be True or False (whether eval() uses an average), got {average!r}")
         self.average = average
@@ -136,7 +142,9 @@ class Angle(AngleState):
         self._buckets: list[Bucket] | None = None
         self._others: list[Tensor] = []  # parameters without a gradient
         self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
-        self._statistics: list[Tensor] = []  # averages of running statistics; in eval() those of training
+        self._statistics: list[Tensor] = []  # averages of running statistics
+        self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
+        self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
         self._ranks = LocalReduce()
         self._process_group = process_group
         self._context = ModuleContext(self._parameters, model)
@@ -238,25 +246,16 @@ class Angle(AngleState):
             self._discover(last=True)
         if self._unsettled and not self._settle():
             return
-        buckets = self._collected()
+        buckets, numbers, phase = self._collected(), self._numbers(), self._phase
         try:
-            scaled = self._divide_by_scale(buckets)
-            along = self._measure(buckets)
-            if along[0] == 0.0:  # nothing to learn; torch.distributed.checkpoint primes optimizers with such a step
-                return
-            self._driver.evaluations += 1
-            if self._phase is Phase.STEPS:
-                ended = self._step(buckets, *along, scaled=scaled)
-            elif self._phase is Phase.FIRST:
-                ended = self._continue_first(buckets, *along)
-            else:
-                ended = self._begin_first(buckets, along[0], scaled=scaled)
-        except BaseException:
-            self._undo(buckets)
-            raise
-        finally:
+            ended = self._use(buckets)
+            self._moving = not (phase is self._phase is Phase.START)
             for bucket in buckets:
                 bucket.release()
+            self._moving = False
+        except BaseException:
+            self._undo(buckets, *numbers)
+            raise
         self._ranks.moved()
         self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
         if ended and (self._optimizer_search_hooks or self._phase is Phase.START):
@@ -264,15 +263,41 @@ class Angle(AngleState):
             warn_of(record)
             self._call_hooks(record)
 
-    def _undo(self, buckets: list[Bucket]) -> None:
-        """After an interrupt: put the parameters back to where they were before this call."""
-        if self._moving:
-            self._moving = False
+    def _use(self, buckets: list[Bucket]) -> bool:
+        """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
+        scaled = self._divide_by_scale(buckets)
+        along = self._measure(buckets)
+        if along[0] == 0.0 and self._phase is not Phase.FIRST:
+            return False  # nothing to learn; torch.distributed.checkpoint primes optimizers with such a step
+        self._driver.evaluations += 1
+        if self._phase is Phase.STEPS:
+            return self._step(buckets, *along, scaled=scaled)
+        if self._phase is Phase.FIRST:
+            return self._continue_first(buckets, *along)
+        return self._begin_first(buckets, along[0], scaled=scaled)
+
+    def _numbers(self) -> tuple[Mark, int, dict[str, Any]]:
+        """Return all that a step changes apart from tensors."""
+        names = ("_phase", "_guard", "_failures", "_averaged", "_heading", "_before")
+        return self._driver.mark(), self._driver.evaluations, {name: getattr(self, name) for name in names}
+
+    def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, numbers: dict[str, Any]) -> None:
+        """After an interrupt: go back to where the parameters were before this call."""
+        driver, moving = self._driver, self._moving
+        driver.evaluations, driver.state, self._moving = evaluations, mark.state, False
+        vars(self).update(numbers)
+        driver.rewind(mark)
+        if moving:  # points and displacement may be incomplete
             for bucket in buckets:
                 bucket.go_back()
-                bucket.forget()  # it may be incomplete
-        elif self._driver.pending is not None and self._phase is Phase.FIRST:
+                bucket.forget()
+            if self._phase is Phase.FIRST:
+                self._forget(buckets)
+                driver.state = State(self.search.start(), None, driver.last, driver.iterations, 0)
+        elif self._phase is Phase.FIRST:
             self._to_probe(buckets)
+        for bucket in buckets:
+            bucket.release()
 
     def _step(self, buckets: list[Bucket], gg: float, gu: float, uu: float, *, scaled: bool) -> bool:
         """Accept the current point and take the next step from it; return whether a step was taken or given up."""
@@ -328,10 +353,12 @@ class Angle(AngleState):
             return False
         memory = self.search.halve_step(driver.memory)
         times = float(memory.taken + 1)
+        self._moving = True
         if memory.step >= self.search.step_min:
             for bucket in buckets:
                 bucket.halve(times)
             driver.state = driver.state._replace(memory=memory)
+            self._moving = False
             return False
         for bucket in buckets:
             bucket.go_back()
@@ -345,6 +372,7 @@ class Angle(AngleState):
         self._forget(buckets)
         state = driver.state
         driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
+        self._moving = False
         return True
 
     def _begin_first(self, buckets: list[Bucket], gg: float, *, scaled: bool) -> bool:
@@ -365,8 +393,10 @@ class Angle(AngleState):
         begun = self._driver.begin(Origin(Heading(slope, 0.0, 0.0), length), zero_direction=length == 0.0)
         self._context.statistics.put_back()
         if begun:
+            self._moving = True
             self._phase = Phase.FIRST
             self._to_probe(buckets)
+            self._moving = False
         return not begun
 
     def _continue_first(self, buckets: list[Bucket], gg: float, gd: float, dd: float) -> bool:
@@ -379,12 +409,14 @@ class Angle(AngleState):
             self._context.statistics.put_back()
             self._to_probe(buckets)
             return False
+        self._moving = True
         driver.accept()
         if outcome.probe is None:
             self._context.statistics.put_back()
             for bucket in buckets:
                 bucket.go_back()
             self._forget(buckets)
+            self._moving = False
             return True
         self._phase = Phase.STEPS
         for bucket in buckets:
@@ -405,6 +437,7 @@ class Angle(AngleState):
         """Forget the displacement, so that the next gradient begins a new first search."""
         self._phase = Phase.START
         self._failures = self._averaged = 0
+        self._statistics = []
         for bucket in buckets:
             bucket.forget()
 
@@ -422,9 +455,10 @@ class Angle(AngleState):
                 local(parameter).copy_(local(self.state[parameter][ORIGIN]))
         for parameter in self._known():
             local(self.state[parameter][DISPLACEMENT]).zero_()
-        self._forget([])
         driver = self._driver
-        driver.state = State(self.search.start(), None, driver.last, driver.iterations, 0)
+        last = self.last if driver.iterations else None
+        self._forget([])
+        driver.state = State(self.search.start(), None, last, driver.iterations, 0)
         self._context.listen()
 
     def refresh(self) -> None:
@@ -463,11 +497,13 @@ class Angle(AngleState):
         param_group = without_lr(param_group)
         super().add_param_group(param_group)
         try:
-            _check_group(self.param_groups[-1])
+            check_group(self.param_groups[-1])
         except ValueError:
             self.param_groups.pop()
             raise
         self._refuse_complex(param_group)
+        if self._shown is not None:
+            self.param_groups[-1]["lr"] = self._shown_in(self.param_groups[-1], self._shown)
         self._buckets = None
         self._context.listen()
 
@@ -482,6 +518,7 @@ class Angle(AngleState):
         if self._context.known:
             return
         self._context.refresh()
+        self._set_statistics()
         around = self._context.around()
         if self._around is None or list(map(id, around)) != self._around:
             self._ranks = find(self._parameters(), around, self._process_group)
@@ -499,7 +536,7 @@ class Angle(AngleState):
                     break
             else:
                 return buckets
-        moving = self._gradients().parameters  # raises an error if there are none, or sparse ones
+        moving = [parameter for parameter, _ in self._with_gradient()]
         self._conform()
         for parameter in moving:
             add_state(parameter, self.state[parameter], average=self.average)
@@ -538,14 +575,3 @@ class Angle(AngleState):
     def _settings(self) -> dict[str, str]:
         """Settings that determine the steps: they must be equal in all processes that train one model."""
         return settings_of(self.search, self, average=self.average)
-
-
-def _check_group(group: dict[str, Any]) -> None:
-    """Check the options of a parameter group."""
-    betas = group["betas"]
-    good = isinstance(betas, tuple | list) and len(betas) == 2 and all(0.0 <= beta < 1.0 for beta in betas)
-    require(good, "betas", "two numbers in [0, 1)", "they are the decay rates of Adam's moments", betas)
-    require(0.0 <= group["eps"] < math.inf, "eps", "finite and at least 0", "it is added to a root", group["eps"])
-    decay, scale = group["weight_decay"], group["lr_scale"]
-    require(0.0 <= decay < math.inf, "weight_decay", "finite and at least 0", "it shrinks the parameters", decay)
-    require(0.0 <= scale < math.inf, "lr_scale", "finite and at least 0", "it is a factor of the step", scale)

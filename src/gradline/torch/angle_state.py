@@ -5,29 +5,33 @@ from __future__ import annotations
 import copy
 import json
 from collections import OrderedDict
+from collections.abc import Sequence
 from enum import Enum
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver
 from gradline.driver import Driver
 from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
+from gradline.torch.arguments import check_group
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.buckets import AVERAGE, ORIGIN, Bucket
+from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, MEAN, ORIGIN, SQUARE, Bucket
 from gradline.torch.checkpoint import VERSION, check_version, damaged, read
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import own_attributes
-from gradline.torch.distributed.sharded import local, whole
+from gradline.torch.distributed.sharded import is_sharded, local, whole
 from gradline.torch.measuring import LocalReduce
 from gradline.torch.outliers import OutlierGuard
+from gradline.torch.private import own_buffers
 
 __all__ = ["RULE", "AngleState", "Phase"]
 
 RULE = "line_search"
 POINT, STATISTICS = "point", "statistics_"
+POINT_STATISTICS = f"{POINT}_{STATISTICS}"
 
 
 class Phase(Enum):
@@ -54,7 +58,9 @@ class AngleState(GradlineOptimizer):
     _buckets: list[Bucket] | None
     _others: list[Tensor]  # parameters without a gradient
     _idle: list[list[Tensor]]  # those of them that have moved before, and their averages
-    _statistics: list[Tensor]  # averages of running statistics; in eval() those of training
+    _statistics: list[Tensor]  # averages of running statistics
+    _of_training: list[Tensor]  # running statistics of training, until their layers are known
+    _replaced: list[tuple[nn.Module, str, Tensor]]  # those of training, in eval()
     _context: ModuleContext
     _ranks: LocalReduce
     _process_group: Any
@@ -83,7 +89,7 @@ class AngleState(GradlineOptimizer):
     def _average_statistics(self, weight: float) -> None:
         """Add the running statistics of BatchNorm and others to their average."""
         buffers = self._context.statistics.buffers()
-        if len(self._statistics) != len(buffers):
+        if not _alike(self._statistics, buffers):
             self._statistics = [buffer.clone() for buffer in buffers]
         for average, buffer in zip(self._statistics, buffers, strict=True):
             if buffer.is_floating_point():
@@ -96,17 +102,40 @@ class AngleState(GradlineOptimizer):
         if self._phase is Phase.START:
             return
         self._conform()
-        name = AVERAGE if self.average else ORIGIN
         for parameter in self._known():
-            part, other = local(parameter), local(self.state[parameter][name])
+            part, other = local(parameter), local(self.state[parameter][self._evaluated])
             now = part.clone()
             part.copy_(other)
             other.copy_(now)
-        if self._statistics:
-            now_there = [buffer.clone() for buffer in self._context.statistics.buffers()]
-            self._context.statistics.put(self._statistics)
-            self._statistics = now_there
+        self._set_statistics()
         self._ranks.moved()
+
+    @property
+    def _evaluated(self) -> str:
+        """Name of the tensors that `eval()` exchanges with the parameters."""
+        return AVERAGE if self.average else ORIGIN
+
+    def _set_statistics(self) -> None:
+        """Set running statistics to their averages in `eval()` and else to those of training, if layers are known."""
+        statistics = self._context.statistics
+        for layer, name, tensor in self._replaced:
+            if not self._evaluating:
+                own_buffers(layer)[name].copy_(tensor)  # type: ignore[union-attr]
+        if self._replaced and not self._evaluating:
+            self._replaced = []
+            statistics.keep()
+        places, buffers = statistics.present(), statistics.buffers()
+        if _alike(self._of_training, buffers):
+            _copy(self._of_training, buffers)
+            self._of_training = []
+            statistics.keep()
+        if self._evaluating and not self._replaced and _alike(self._statistics, buffers):
+            self._replaced = [(*place, buffer.clone()) for place, buffer in zip(places, buffers, strict=True)]
+            _copy(self._statistics, buffers)
+
+    def _training_statistics(self) -> list[Tensor]:
+        """Return the running statistics of training, if the layers have others or are not known."""
+        return [tensor for _, _, tensor in self._replaced] or self._of_training
 
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state, so that training can resume bit for bit.
@@ -116,23 +145,17 @@ class AngleState(GradlineOptimizer):
         """
         self._refuse_in_closure("state_dict()")
         packed: dict[str, Any] = super().state_dict()
-        state = {place: dict(held) for place, held in packed["state"].items()}
+        state = {place: {name: _own(part) for name, part in held.items()} for place, held in packed["state"].items()}
         places = {id(parameter): place for place, parameter in enumerate(self._parameters())}
         known = self._known()
-        swapped = self._evaluating and self._phase is not Phase.START
-        if swapped:
-            name = AVERAGE if self.average else ORIGIN
+        if self._evaluating and self._phase is not Phase.START:
             for parameter in known:
                 held = state[places[id(parameter)]]
-                held[POINT], held[name] = held[name], parameter.detach().clone()
-        if self._statistics and known:
-            averages = self._context.statistics.buffers() if swapped else self._statistics
+                held[POINT], held[self._evaluated] = held[self._evaluated], parameter.detach().clone()
+        if known:
             held = state[places[id(known[0])]]
-            for index, average in enumerate(averages):
-                held[f"{STATISTICS}{index}"] = average.clone()
-            if swapped:
-                for index, buffer in enumerate(self._statistics):
-                    held[f"{POINT}_{STATISTICS}{index}"] = buffer.clone()
+            for name, tensors in ((STATISTICS, self._statistics), (POINT_STATISTICS, self._training_statistics())):
+                held |= {f"{name}{index}": tensor.clone() for index, tensor in enumerate(tensors)}
         first, *others = packed["param_groups"]
         return {**packed, "state": state, "param_groups": [{**first, RULE: json.dumps(self._packed())}, *others]}
 
@@ -153,80 +176,121 @@ class AngleState(GradlineOptimizer):
         """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
         self._refuse_in_closure("load_state_dict()")
         try:
-            packed = read(state_dict["param_groups"][0].get(RULE))
-            check_version(packed)
-            if packed.get("direction") != "Angle":
-                raise ValueError("state_dict must be one of gradline.Angle (another optimizer's means something else)")
-            driver = unpack_driver(self.search, packed["driver"])
-            loaded = {
-                "_driver": driver,
-                "_phase": Phase[packed["phase"]],
-                "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1])),
-                "_failures": count(packed["failures"]),
-                "_averaged": count(packed["averaged"]),
-                "_heading": tuple(map(number, packed["heading"])),
-                "_before": AngleMemory(*packed["before"]),
-            }
-            self._check_tensors(state_dict)
+            loaded = self._unpack(state_dict)
+            self._check_tensors(state_dict, loaded["_phase"])
         except CodecError as error:
             raise damaged(str(error)) from error
         except (LookupError, TypeError, AttributeError) as error:
             raise damaged(error) from error
         before = dict(vars(self))
+        points = [local(parameter).detach() for parameter in self._parameters()]
+        kept: list[Tensor] = []
         try:
             super().load_state_dict(state_dict)
             vars(self).update(loaded)
             self._evaluating = False
             self._buckets = None
-            self._statistics = []
+            self._replaced = []
             self._unsettled = True
             self.param_groups[0][RULE] = repr(self.search)
+            for group in self.param_groups:
+                check_group(group)
+            kept = [point.clone() for point in points] if any(POINT in held for held in self.state.values()) else []
             self._restore()
             self._context.listen()  # the model may have been loaded too, with other running statistics
-            self._show(driver.memory.step if self._phase is Phase.STEPS else 0.0)
-        except BaseException:
+            self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
+        except BaseException as error:
             vars(self).clear()
             vars(self).update(before)
+            _copy(kept, points[: len(kept)])
+            if isinstance(error, LookupError):
+                raise damaged(error) from error
             raise
 
-    def _check_tensors(self, state_dict: dict[str, Any]) -> None:
-        """Check that the saved tensors have the shapes of the parameters."""
+    def _unpack(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        """Return the attributes to load."""
+        packed = read(state_dict["param_groups"][0].get(RULE))
+        check_version(packed)
+        if packed.get("direction") != "Angle":
+            raise ValueError(
+                f"state_dict must be of gradline.Angle (another optimizer's means something else), got one of a search "
+                f"along {packed.get('direction')}"
+            )
+        driver, phase = unpack_driver(self.search, packed["driver"]), Phase[packed["phase"]]
+        if (driver.pending is not None and driver.pending.outcome is None) != (phase is Phase.FIRST):
+            raise CodecError(f"its phase is {phase.name}, which does not fit its search")
+        if (driver.memory.taken > 0) != (phase is Phase.STEPS):
+            raise CodecError(f"its phase is {phase.name}, but {driver.memory.taken} steps were taken")
+        return {
+            "_driver": driver,
+            "_phase": phase,
+            "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1])),
+            "_failures": count(packed["failures"]),
+            "_averaged": count(packed["averaged"]),
+            "_heading": (number(packed["heading"][0]), number(packed["heading"][1])),
+            "_before": AngleMemory(*map(number, packed["before"])),  # type: ignore[arg-type]
+            "_statistics": _statistics(state_dict, STATISTICS),
+            "_of_training": _statistics(state_dict, POINT_STATISTICS),
+        }
+
+    def _check_tensors(self, state_dict: dict[str, Any], phase: Phase) -> None:
+        """Check that the saved tensors are complete and have the shapes of the parameters."""
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
         parameters = self._parameters()
         if len(places) != len(parameters):
             return  # torch raises an error
+        complete = 0
         for place, parameter in zip(places, parameters, strict=True):
-            for name, value in state_dict["state"].get(place, {}).items():
-                if name != "step" and STATISTICS not in name and value.shape != parameter.shape:
+            held = state_dict["state"].get(place, {})
+            for name, value in held.items():
+                if name != AGE and STATISTICS not in name and value.shape != parameter.shape:
                     raise ValueError(
                         f"state_dict must be of parameters of the same shapes (training goes on from their moments), "
                         f"but parameter {place} has {tuple(parameter.shape)} and its saved {name} {tuple(value.shape)}"
                     )
+            missing = [name for name in (AGE, MEAN, SQUARE, ORIGIN, DISPLACEMENT) if name not in held]
+            if held and missing:
+                raise CodecError(f"parameter {place} has no {', '.join(missing)}")
+            if held and held[AGE].numel() != 1:
+                raise CodecError(f"parameter {place} has {held[AGE].numel()} numbers of steps")
+            complete += bool(held)
+        if phase is not Phase.START and not complete:
+            raise CodecError("no parameter has a state")
 
     @torch.no_grad()
     def _restore(self) -> None:
-        """Set the parameters to the point of training, if the state was saved in `eval()`."""
+        """Set the parameters to the point of training if the state was saved in `eval()`, and adapt it to `average`."""
         for parameter, held in self.state.items():
+            for name in [name for name in held if STATISTICS in name]:
+                del held[name]
             if POINT in held:
-                local(parameter).copy_(local(held.pop(POINT)))
-        for held in self.state.values():
-            names = sorted((n for n in held if n.startswith(STATISTICS)), key=lambda n: int(n.removeprefix(STATISTICS)))
-            self._statistics += [held.pop(name) for name in names]
+                local(parameter).copy_(local(held[POINT]))  # again in `_settle`, if the model is loaded after this
+            if not self.average:
+                held.pop(AVERAGE, None)
+            elif ORIGIN in held and AVERAGE not in held:
+                held[AVERAGE] = held[ORIGIN].clone()
+                self._averaged = 0
+        self._set_statistics()
 
     def _settle(self) -> bool:
-        """After loading: return False if the parameters are not those of training, and go back to the accepted point.
+        """After loading: return False if the parameters were not those of training, and set them to those.
 
-        They are not where the model was loaded from a file that was saved in `eval()` and the optimizer's was not.
+        They are not where the model was loaded from a file that was saved in `eval()`. If the optimizer's state was not
+        saved there, its accepted point is used.
         """
         self._unsettled = False
-        known = self._known()
-        if not self.average or self._averaged < 2:
+        known, pending = self._known(), self._driver.pending
+        points = {parameter: self.state[parameter].pop(POINT, None) for parameter in known}
+        if self._phase is Phase.START or (self._averaged == 1 and self._phase is Phase.STEPS):
             return True
-        if not all(torch.equal(local(p), local(self.state[p][AVERAGE])) for p in known):
+        if not all(torch.equal(local(p), local(self.state[p][self._evaluated])) for p in known):
             return True
-        for parameter in known:
-            local(parameter).copy_(local(self.state[parameter][ORIGIN]))
-        return False
+        for parameter, point in points.items():
+            held = self.state[parameter]
+            local(parameter).copy_(local(held[ORIGIN] if point is None else point))
+            if point is None and pending is not None:
+                local(parameter).add_(local(held[DISPLACEMENT]), alpha=pending.step)
+        return pending is None and not self.average and None in points.values()
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's own method omits everything but state and groups.
@@ -237,6 +301,9 @@ class AngleState(GradlineOptimizer):
             "_ranks": LocalReduce(),
             "_buckets": None,
             "_others": [],
+            "_idle": [],
+            "_of_training": self._training_statistics(),
+            "_replaced": [],
         }
 
     def __deepcopy__(self, memo: dict[int, Any]) -> AngleState:
@@ -253,3 +320,27 @@ class AngleState(GradlineOptimizer):
             self._optimizer_search_hooks = OrderedDict()
         if "_driver" in state:  # a copy of the whole optimizer, not a state_dict
             self._context.listen()
+
+
+def _alike(tensors: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:
+    """Return whether these are saved values of these buffers, of which there must be some."""
+    return bool(buffers) and [tensor.shape for tensor in tensors] == [buffer.shape for buffer in buffers]
+
+
+def _copy(tensors: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
+    for tensor, target in zip(tensors, targets, strict=True):
+        target.copy_(tensor)
+
+
+def _own(value: Any) -> Any:
+    """Return a tensor that is a small part of its memory as one with memory of its own, as checkpoints need."""
+    if not isinstance(value, Tensor) or is_sharded(value):
+        return value
+    return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
+
+
+def _statistics(state_dict: dict[str, Any], start: str) -> list[Tensor]:
+    """Return the saved running statistics whose names have this start, in their own dtype."""
+    found = {name: tensor for held in state_dict["state"].values() for name, tensor in held.items()}
+    names = [name for name in found if name.startswith(start)]
+    return [found[name].clone() for name in sorted(names, key=lambda name: int(name.removeprefix(start)))]

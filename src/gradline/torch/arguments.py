@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import Any
 
@@ -9,13 +10,17 @@ from torch import nn
 from torch.optim import Optimizer
 
 from gradline.protocol import Value, observes
+from gradline.searches.arguments import require
 
 
 def check_params(params: Any) -> None:
     """Check that parameters are not a model or an optimizer."""
     if isinstance(params, Optimizer):
         kind = type(params).__name__
-        raise TypeError(f"params must be parameters, not an optimizer: give its class as direction=torch.optim.{kind}")
+        raise TypeError(
+            f"params must be parameters, not an optimizer: to search along its updates, give its class as "
+            f"direction=torch.optim.{kind} of gradline.LineSearchOptimizer or gradline.GOLSI"
+        )
     if isinstance(params, nn.Module):
         raise TypeError("params must be parameters, not a model: write model.parameters()")
 
@@ -63,6 +68,21 @@ def check_decay(group: dict[str, Any]) -> None:
             f"direction=torch.optim.AdamW or functools.partial(torch.optim.SGD, weight_decay=...), got "
             f"{group['weight_decay']!r}"
         )
+
+
+def check_group(group: dict[str, Any]) -> None:
+    """Check the options of a parameter group of `Angle`."""
+    betas, eps, decay, scale = (group[name] for name in ("betas", "eps", "weight_decay", "lr_scale"))
+    pair = isinstance(betas, tuple | list) and len(betas) == 2 and all(isinstance(beta, float | int) for beta in betas)
+    good = pair and all(0.0 <= beta < 1.0 for beta in betas)
+    require(good, "betas", "two numbers in [0, 1)", "they are the decay rates of Adam's moments", betas)
+    for name, value, reason in (
+        ("eps", eps, "it is added to a root"),
+        ("weight_decay", decay, "it shrinks the parameters"),
+        ("lr_scale", scale, "it is a factor of the step"),
+    ):
+        good = isinstance(value, float | int) and 0.0 <= value < math.inf
+        require(good, name, "a finite number of at least 0", reason, value)
 
 
 def settings(options: dict[str, Any]) -> dict[str, Any]:

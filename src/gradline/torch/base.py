@@ -139,7 +139,16 @@ class GradlineOptimizer(Optimizer):
 
     def _gradients(self) -> Gradients:
         """Return the parameters that have a gradient, with their gradients, divided by GradScaler's scale."""
-        parameters, tensors = [], []
+        found = self._with_gradient()
+        tensors = [local_gradient(parameter, gradient) for parameter, gradient in found]
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
+            foreach_mul_(tensors, float(1.0 / scale))
+        return Gradients([parameter for parameter, _ in found], tensors)
+
+    def _with_gradient(self) -> list[tuple[Tensor, Tensor]]:
+        """Return the parameters that have a gradient, with it; raise an error if there are none, or sparse ones."""
+        found = []
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -149,17 +158,13 @@ class GradlineOptimizer(Optimizer):
                             f"gradients must be dense (a slope is a sum over all entries), but a parameter of shape "
                             f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
                         )
-                    parameters.append(parameter)
-                    tensors.append(local_gradient(parameter, gradient))
-        scale = getattr(self, "grad_scale", None)
-        if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
-            foreach_mul_(tensors, float(1.0 / scale))
-        if not parameters:
+                    found.append((parameter, gradient))
+        if not found:
             raise RuntimeError(
                 "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
                 "on parameters that require gradients"
             )
-        return Gradients(parameters, tensors)
+        return found
 
     def _refuse_complex(self, group: dict[str, Any]) -> None:
         """Remove the group just added, and raise an error, if one of its parameters is complex."""

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local, local_gradient, whole
 from gradline.torch.measuring import LocalReduce, is_small
-from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, fused_adamw_
+from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
 __all__ = ["AGE", "AVERAGE", "DISPLACEMENT", "ORIGIN", "Bucket", "add_state", "buckets_of", "measured"]
 
@@ -48,32 +48,51 @@ class Bucket:
         self._ages = [self._age] * len(self.means)
 
     def _hold(self, state: Mapping[Tensor, Any]) -> None:
-        """Set the lists of tensors from the state."""
-        self.means, self.squares, self.origins, self.displacements, self.averages = (
-            [local(state[parameter][name]) for parameter in self.parameters]
-            if name in state[self.parameters[0]]
-            else []
-            for name in (MEAN, SQUARE, ORIGIN, DISPLACEMENT, AVERAGE)
+        """Set the lists of tensors from the state, in the memory layout of the parameters, which kernels rely on."""
+        points = [local(parameter).detach() for parameter in self.parameters]
+        self._strides = [point.stride() for point in points]
+
+        def held(name: str) -> list[Tensor]:
+            if name not in state[self.parameters[0]]:
+                return []
+            for parameter, point in zip(self.parameters, points, strict=True):
+                tensor = local(state[parameter][name])
+                if tensor.stride() != point.stride():
+                    state[parameter][name] = whole(torch.empty_like(point).copy_(tensor), parameter)
+            return [local(state[parameter][name]) for parameter in self.parameters]
+
+        self.means, self.squares, self.origins, self.displacements, self.averages = map(
+            held, (MEAN, SQUARE, ORIGIN, DISPLACEMENT, AVERAGE)
         )
+        # A parameter with gaps in memory, such as every other column, has no tensors of its layout.
+        self._fused = [tensor.stride() for tensor in self.means] == self._strides
 
     def collect(self) -> bool:
-        """Get the current points and gradients; return False if one is missing, or dtype or device changed."""
-        first = self.parameters[0]
-        if (first.dtype, first.device) != self.sort:
+        """Get the current points and gradients; return False if one is missing, or dtype, device or layout changed."""
+        dtype, device = self.sort
+        if self.parameters[0].device != device:
             return False
-        gradients: list[Any] = [parameter.grad for parameter in self.parameters]
-        for gradient in gradients:
-            if gradient is None or gradient.is_sparse:
+        gradients: list[Any] = []
+        for parameter in self.parameters:
+            gradient = parameter.grad
+            if gradient is None or gradient.is_sparse or parameter.dtype != dtype:
                 return False
-        self._take(gradients)
-        return True
+            gradients.append(gradient)
+        return self._take(gradients)
 
-    def _take(self, gradients: list[Tensor]) -> None:
+    def _take(self, gradients: list[Tensor]) -> bool:
+        """Set points and gradients; return False if the memory layout of a parameter has changed."""
+        points = self.parameters
         if self.sharded:
-            self.points = [local(parameter) for parameter in self.parameters]
-            self.gradients = [local_gradient(p, g) for p, g in zip(self.parameters, gradients, strict=True)]
-        else:
-            self.points, self.gradients = self.parameters, gradients
+            points = [local(parameter) for parameter in self.parameters]
+            gradients = [local_gradient(p, g) for p, g in zip(self.parameters, gradients, strict=True)]
+        for place, (point, gradient, stride) in enumerate(zip(points, gradients, self._strides, strict=True)):
+            if point.stride() != stride:
+                return False
+            if gradient.stride() != stride:
+                gradients[place] = torch.empty_like(point).copy_(gradient)
+        self.points, self.gradients = points, gradients
+        return True
 
     def release(self) -> None:
         """End the use of points and gradients: the parameters have the new values, and no gradient is kept alive."""
@@ -109,7 +128,7 @@ class Bucket:
 
     def forget(self) -> None:
         """Set the displacement to zero."""
-        foreach_mul_(self.displacements, 0.0)
+        foreach_zero_(self.displacements)
 
     def accept_probe(self, step: float) -> None:
         """Make the displacement of the direction."""
@@ -154,6 +173,7 @@ class Bucket:
             beta2=beta2,
             eps=group["eps"],
             weight_decay=decay,
+            fused=self._fused,
         )
 
 
@@ -182,17 +202,17 @@ class Packed(Bucket):
         self.displacements = packed(DISPLACEMENT, pair[1])
         self.means, self.squares, self.origins, self.averages = map(packed, (MEAN, SQUARE, ORIGIN, AVERAGE))
         self._point, self._origin, self._displacement = flat, self.origins[0], pair[1]
+        self._fused = True
 
-    def _take(self, gradients: list[Tensor]) -> None:
+    def _take(self, gradients: list[Tensor]) -> bool:
         foreach_copy_(self._points, self.parameters)
         foreach_copy_(self._gradients, gradients)
         self.points, self.gradients = self._flat, self._gradient
+        return True
 
     def release(self) -> None:
         """Write the points to the parameters."""
-        if self.points:
-            foreach_copy_(self.parameters, self._points)
-            self.points = []
+        foreach_copy_(self.parameters, self._points)
 
     def scale_gradients(self, factor: float) -> None:
         """Multiply the gradients."""
@@ -237,7 +257,7 @@ def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, floa
         if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
             return numbers
     return ranks.gram(
-        [parameter for bucket in buckets for parameter in bucket.parameters],
+        [parameter for bucket in buckets for parameter in bucket.parameters[: len(bucket.gradients)]],  # 1 if packed
         [gradient for bucket in buckets for gradient in bucket.gradients],
         [part for bucket in buckets for part in bucket.displacements],
     )

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 from gradline.torch.distributed.sharded import local
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import single_pass
-from gradline.torch.private import foreach_copy_, foreach_div_, foreach_mul_, foreach_neg_, foreach_sub_
+from gradline.torch.private import foreach_copy_, foreach_div_, foreach_neg_, foreach_sub_, foreach_zero_
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
 """Builds a torch optimizer from parameter groups and a learning rate: an optimizer class, or a partial of it."""
@@ -104,9 +104,16 @@ class Update:
     def _write(self, line: Line) -> None:
         """Have the base optimizer add its update to zeros in place of the parameters."""
         groups, parameters, directions = self.base.param_groups, line.parameters, line.directions
-        foreach_mul_(directions, 0.0)
+        foreach_zero_(directions)  # not a product by 0, which keeps NaN
         before = [(group["lr"], group.get("fused")) for group in groups]
-        fuse = type(self.base) in _FUSED and all(part.is_cpu for part in parameters)
+        fuse = type(self.base) in _FUSED and all(
+            # The kernels go through memory, so that all tensors of a parameter must have one layout.
+            parameter.is_cpu
+            and direction.is_contiguous()
+            and parameter.grad is not None
+            and parameter.grad.is_contiguous()
+            for parameter, direction in zip(parameters, directions, strict=True)
+        )
         values = [parameter.data for parameter in parameters]
         try:
             for group in groups:

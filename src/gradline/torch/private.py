@@ -27,6 +27,7 @@ __all__ = [
     "foreach_neg_",
     "foreach_norm",
     "foreach_sub_",
+    "foreach_zero_",
     "fused_adamw_",
     "leaves",
     "not_compiled",
@@ -61,6 +62,7 @@ foreach_sub_ = _foreach("sub_")
 foreach_mul_ = _foreach("mul_")
 foreach_div_ = _foreach("div_")
 foreach_neg_ = _foreach("neg_")
+foreach_zero_ = _foreach("zero_")
 
 
 def foreach_lerp_(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
@@ -78,6 +80,8 @@ def fused_adamw_(
     means: list[Tensor],
     squares: list[Tensor],
     steps: list[Tensor],
+    *,
+    fused: bool = True,
     **options: float,
 ) -> None:
     """Update parameters and moments in place by AdamW.
@@ -88,10 +92,12 @@ def fused_adamw_(
         means: first moments.
         squares: second moments.
         steps: number of updates of each, this one included, as scalar tensors on the same device.
+        fused: use the fused kernel if there is one. It goes through memory, so that all tensors of a parameter must be
+            dense and have the same strides.
         options: `lr`, `beta1`, `beta2`, `eps` and `weight_decay`.
     """
     kernel = getattr(torch, "_fused_adamw_", None)
-    if kernel is not None and parameters[0].device.type in _FUSED:
+    if fused and kernel is not None and parameters[0].device.type in _FUSED:
         kernel(parameters, gradients, means, squares, [], steps, amsgrad=False, maximize=False, **options)
         return
     before = [step - 1.0 for step in steps]  # the function below counts this update itself

@@ -75,7 +75,7 @@ def test_a_packed_file_is_shown_as_its_directory_is(made, tmp_path, capsys):
     assert verb("results", file) == 0
     assert capsys.readouterr().out == shown.out
     assert verb("results", file, "--method", "prls") == 2
-    assert "has no such runs of a comparison" in capsys.readouterr().err
+    assert "has no such results" in capsys.readouterr().err
 
 
 def test_it_is_drawn_and_reported(made, tmp_path, capsys):

@@ -45,3 +45,11 @@ def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys):
     assert capsys.readouterr().out == shown.out
     assert verb("figures", file, "--out", tmp_path) == 0
     assert (tmp_path / "train_quality.png").stat().st_size > 1000
+
+
+def test_it_is_on_the_page_of_a_report(made, tmp_path):
+    assert verb("report", made, "--out", tmp_path / "a.html", "--no-illustrations") == 0
+    page = (tmp_path / "a.html").read_text(encoding="utf-8")
+    assert '<h2 id="training">' in page
+    assert "12 runs of the study" in page
+    assert '<th scope="row">adam-0.001</th>' in page.split('aria-label="Methods against tuning"')[1]

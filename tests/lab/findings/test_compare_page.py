@@ -112,7 +112,7 @@ def test_the_answers_follow_the_runs_of_training(program, training, page):
     other = trained(failed, studies.load("train"))
     assert len(ours) > 10
     changed = program.filled_training(page, replace(packed, records=failed), other)
-    for part in ("train-quality", "train-compute", "train-limits"):
+    for part in ("train-quality", "train-cases", "train-limits"):
         begin, end = f"<!-- {part}: made by docs/compare.py -->", f"<!-- {part}: end -->"
         assert changed.split(begin)[1].split(end)[0] != page.split(begin)[1].split(end)[0]
 

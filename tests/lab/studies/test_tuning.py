@@ -110,6 +110,14 @@ def test_names_choose_among_candidates():
     assert studies.load("train").tuned[0].others == ()
 
 
+@pytest.mark.parametrize(
+    ("name", "budget"), [("text-lstm/16", 750), ("cifar-groupnorm/32", 625), ("paper-bcwd/20", 500)]
+)
+def test_a_budget_of_the_study_is_the_case_of_the_study(name, budget):
+    (setting,) = studies.load("train", problems=[name], budget=budget).settings
+    assert setting in studies.load("train").settings
+
+
 def test_a_budget_of_the_caller_leaves_one_case():
     study = studies.load("train", problems=["digits-mlp/16"], budget=500)
     whole = studies.load("train", problems=["digits-mlp/16"])

@@ -73,7 +73,7 @@ def results(
     notes = console(stderr=True)
     chosen = (problem, method, batch_size)
     for name in () if runs or as_json else ("compare", "train") if study is None else filter(None, [study]):
-        if _compared(source, name, chosen, csv_file, memory, pack, last=name != "compare" or study is not None):
+        if _compared(source, name, chosen, csv_file, memory, pack):
             return
     directory = source
     if pack:
@@ -114,8 +114,6 @@ def _compared(
     csv_file: str | None,
     memory: bool,
     pack: str | None,
-    *,
-    last: bool,
 ) -> bool:
     """Show the comparison that a directory or a packed file holds; whether there is one."""
     from dataclasses import replace
@@ -141,7 +139,7 @@ def _compared(
         names = {method.name for method in wanted.methods}
         known = replace(known, records=tuple(record for record in known.records if record.method in names))
     if not known.records:
-        if not last or (not memory and (Path(source).is_dir() or found.digests)):
+        if not memory:
             return False
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
     found = replace(found, records=known.records)

@@ -15,6 +15,7 @@ from gradline.lab.comparing.outcome import Outcome
 from gradline.lab.figures import style
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import number
+from gradline.plot.inks import stroke
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,8 +53,7 @@ def draw(found: Outcome) -> Figure:
                 grid = np.unique(np.concatenate([at for at, _ in curves]))
                 values = np.median([np.interp(grid, at, value) for at, value in curves], axis=0)
                 ours = method.startswith("angle")
-                options = style.LINES[1 + place % (len(style.LINES) - 1)].options()
-                options |= {"linewidth": 2.4, "linestyle": "-", "color": style.INKS.blue, "zorder": 4} if ours else {}
+                options = stroke(0 if ours else 1 + place).options() | ({"linewidth": 2.4, "zorder": 4} if ours else {})
                 axis.plot(grid, values, label=label, **options)
                 shown += [value for value in values[len(values) // 10 :] if np.isfinite(value)]
             positive = [value for value in shown if value > 0.0]
@@ -66,7 +66,7 @@ def draw(found: Outcome) -> Figure:
                 axis.set_ylim(low * 0.9 if measure == "validation_loss" else 0.0, max(high * 1.1, low * 1.2))
             axis.set_xlabel("evaluations (forward and backward passes)")
             axis.set_ylabel(words)
-        style.legend_below(figure, axes.flat, columns=3)
+        style.legend(figure, axes.flat, columns=3)
     return figure
 
 

@@ -86,15 +86,8 @@ def legend(figure: Figure, axes: Iterable[Axes], *, columns: int, where: str = "
     for axis in axes:
         for handle, label in zip(*axis.get_legend_handles_labels(), strict=True):
             entries.setdefault(label, handle)
-    figure.legend(
-        list(entries.values()),
-        list(entries),
-        loc=where,
-        ncols=columns,
-        frameon=False,
-        handlelength=2.4,
-        columnspacing=1.4,
-    )
+    options: dict[str, Any] = {"loc": where, "ncols": columns, "frameon": False}
+    figure.legend(list(entries.values()), list(entries), **options, handlelength=2.4, columnspacing=1.4)
 
 
 def save(figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] = FILES) -> list[Path]:

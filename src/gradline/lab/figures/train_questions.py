@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from gradline.lab.figures import style
-from gradline.lab.figures.line_styles import looks, page
-from gradline.lab.figures.words import plain
+from gradline.lab.figures.labels import plain
+from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training
 from gradline.plot.inks import LIGHT, Inks
@@ -50,9 +50,9 @@ def quality_data(training: Training, shown: Sequence[str] = SHOWN) -> tuple[Row,
 
 def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
     """A row for each case, a mark for each method: left of 1 where it ends lower than the tuned one."""
-    with page(inks):
+    with style.settings(inks):
         figure, axis = _rows(data, inks)
-        known = looks(list(dict.fromkeys(name for row in data for name in row.values)), inks)
+        known = styles(list(dict.fromkeys(name for row in data for name in row.values)), inks)
         for name, look in known.items():
             places = [(place, row.values[name]) for place, row in enumerate(data) if name in row.values]
             x = [_within(ratio.median) for _, ratio in places]
@@ -67,7 +67,7 @@ def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
         axis.set_xlabel("validation loss over that of the best tuned baseline (left of 1: lower without tuning)")
         for place, row in enumerate(data):
             _aside(axis, place, row.note, inks)
-        style.legend_below(figure, [axis], columns=4)
+        style.legend(figure, [axis], columns=4)
     return figure
 
 
@@ -111,9 +111,9 @@ def compute_data(training: Training) -> tuple[Spent, ...]:
 def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> Figure:
     """A row for each case: seconds with and without tuning, and a line between them."""
     rows = [Row(spent.case, spent.held_out, {}) for spent in data]
-    with page(inks):
+    with style.settings(inks):
         figure, axis = _rows(rows, inks)
-        look = looks([OURS], inks)[OURS]
+        look = styles([OURS], inks)[OURS]
         for place, spent in enumerate(data):
             y = place + 0.5
             axis.plot([spent.ours, spent.tuned], [y, y], color=inks.faint, linewidth=1.0, zorder=1.0)
@@ -152,9 +152,9 @@ def limits_data(training: Training) -> tuple[Row, ...]:
 
 def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
     """A bar for each case from 1 to the ratio; to the right of 1 the other method is better."""
-    with page(inks):
+    with style.settings(inks):
         figure, axis = _rows(data, inks, parts=False)
-        look = looks([OURS], inks)[OURS]
+        look = styles([OURS], inks)[OURS]
         for place, row in enumerate(data):
             ratio = row.values[OURS]
             x, y = _within(ratio.median), place + 0.5

@@ -99,12 +99,15 @@ def digests_from_values(values: dict[str, Any]) -> tuple[Digest, ...]:
         about = line["about"]
         about |= {"status": Status(about["status"]), "versions": values["versions"][about["versions"]]}
         header = Header(run=Run.from_dict(run), **about)
-        row = {name: float(value) if value in _WORDS else value for name, value in line["summary"].items()}
+        row: dict[str, Any] = {
+            name: float(value) if value in _WORDS else value for name, value in line["summary"].items()
+        }
         count = len(grid_of(header.run.budget, points))
         curves = {name: _take(numbers[name], count) for name in _VALUES}
         probes = None
         if row["probes_max"]:
-            probes = Probes(row["probes_min"], row["probes_max"], row["probes_max_later"], row["probes_mean"])
+            fewest, most, later = (int(row[name]) for name in ("probes_min", "probes_max", "probes_max_later"))
+            probes = Probes(fewest, most, later, row["probes_mean"])
         iterations, steps = _take(numbers["iterations"], count).round(), _take(numbers["steps"], line["steps"])
         trace = trace_of(configuration(header.run), curves, iterations, steps, probes, points)
         found.append(Digest(header, row, trace))

@@ -86,7 +86,7 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     """Write a packed file, whole or not at all, and return its path.
 
     Args:
-        packed: what it shall hold. Trajectories whose settings have no target are refused.
+        packed: what it shall hold.
         path: the file.
     """
     path = Path(path)

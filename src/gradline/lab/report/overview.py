@@ -27,6 +27,7 @@ MEASURES: dict[str, tuple[str, float, Callable[[float], str]]] = {
 def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
     """Return the problem, the name and the runs of each setting of problem, batch size and what else differs."""
     found = []
+    values: Any
     for name, runs in distinct(summary).groupby("problem", observed=True):
         problem, shown = labels.problem(str(name)), varied(runs)
         for values, rows in runs.groupby(["batch_size", *shown], observed=True, dropna=False):
@@ -97,7 +98,7 @@ def _best(line: list[dict[str, Any] | None]) -> list[int]:
 def endings(summary: pd.DataFrame) -> dict[str, Any] | None:
     """Return why searches ended, as shares, and their evaluations, in each setting; `None` without searches."""
     names = [str(name) for name in summary if str(name).startswith("stop.")]
-    rows = []
+    rows: list[dict[str, Any]] = []
     for problem, label, runs in settings(summary):
         for method, some in runs.groupby("method", observed=True):
             total = float(some[names].to_numpy().sum()) if names else 0.0

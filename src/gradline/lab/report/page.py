@@ -20,6 +20,7 @@ import numpy as np
 
 from gradline.lab.figures import FIGURES, Entry, labels, style
 from gradline.lab.findings.claims import claims
+from gradline.lab.findings.digests import LOGARITHMS
 from gradline.lab.findings.query import configuration, summary_frame
 from gradline.lab.findings.reading import digests
 from gradline.lab.report import charts, content
@@ -97,7 +98,7 @@ def page(
     best, ended = overview(table), endings(table)
     data: dict[str, Any] = {
         "fields": ["evaluations", *charts.FIELDS],
-        "logarithms": sorted(charts.LOGARITHMS),
+        "logarithms": sorted(LOGARITHMS),
         "runs": charts.run_table(runs),
         "charts": {chart.id: charts.plain(chart) for chart in curves},
         "heat": _heat(others.get("study_direction_vs_step")),
@@ -111,8 +112,8 @@ def page(
         columns = others["table_3"].to_dict()
         rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
         data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
-    peers = _peers(compare or directory, report, say)
-    if compare is not None and peers is None:
+    peers, training = _peers(compare or directory, report, say)
+    if compare is not None and peers is None and training is None:
         raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
     script, sheet = (files("gradline.lab.report").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
     say("embedding charts")
@@ -137,6 +138,7 @@ def page(
         configuration=content.configuration(headers),
         illustrations=_illustrations(say) if illustrations else [],
         peers=peers,
+        training=training,
         infinity=math.inf,
         runs=len(runs),
         evaluations=round(table["evaluations"].sum()),
@@ -212,12 +214,14 @@ def _drawn(figure: Entry, data: Any, inks: Inks) -> Figure:
     return figure.draw(data, inks)
 
 
-def _peers(source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]) -> dict[str, Any] | None:
-    """How methods compare; `None` where no runs were made for that."""
-    from gradline.lab.report import compare
+def _peers(
+    source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]
+) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """How methods compare, and how they do without tuning; `None` where no runs were made for that."""
+    from gradline.lab.report import compare, train
 
     say("comparing with other optimizers")
-    return compare.section(source, _addresses, report)
+    return compare.section(source, _addresses, report), train.section(source, _addresses, report)
 
 
 def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, Any]:

@@ -453,11 +453,21 @@ def _chosen(
     if budget is None:
         return found
     count = _count(budget)
+    # A case of the study with this budget is taken as it is, in the place of longer ones.
+    found = tuple(setting for setting in found if setting.budget == count or not _has(found, setting.name, count))
     shorter = (
-        dataclasses.replace(setting, budget=count, record_every=max(count * setting.record_every // setting.budget, 1))
+        setting
+        if setting.budget == count
+        else dataclasses.replace(
+            setting, budget=count, record_every=max(count * setting.record_every // setting.budget, 1)
+        )
         for setting in found
     )
     return tuple(dict.fromkeys(shorter))
+
+
+def _has(settings: Iterable[Setting], name: str, budget: int) -> bool:
+    return any(setting.name == name and setting.budget == budget for setting in settings)
 
 
 def _count(value: int, name: str = "budget", most: int | None = None) -> int:

@@ -1,0 +1,104 @@
+"""The figures of the page on the paper's study, from packed runs, and what the paper says beside each.
+
+`python docs/study.py` writes the section into `study.md`, between its marks. mkdocs draws the pictures before a build.
+Every packed file in `results/` is read, so runs can be added file by file.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import matplotlib
+
+from gradline.lab.figures import FIGURES, labels
+from gradline.lab.figures.traces import MissingRuns
+from gradline.lab.findings.reading import digests
+from gradline.lab.findings.traces import Trace
+from gradline.plot.inks import DARK, LIGHT
+
+HERE = Path(__file__).parent
+RUNS = HERE.parent / "results"
+PAGE = HERE / "study.md"
+SHOWN = (*(f"figure_{number}" for number in range(8, 15)), "table_3")
+MARKS = ("<!-- figures: written by study.py -->", "<!-- end of figures -->")
+
+
+@cache
+def runs() -> tuple[Trace, ...]:
+    """The runs of all packed files."""
+    return tuple(digest.trace for path in sorted(RUNS.glob("*.json.gz")) for digest in digests(path))
+
+
+@cache
+def found() -> dict[str, Any]:
+    """The data of each figure that has runs."""
+    data = {}
+    for name in SHOWN:
+        try:
+            data[name] = FIGURES[name].data(runs())
+        except MissingRuns:
+            continue
+    return data
+
+
+def names() -> Iterator[str]:
+    """The files that `make` writes."""
+    for name, data in found().items():
+        for part in FIGURES[name].parts(data):
+            for ending in ("", "-dark"):
+                yield f"{name}_{part}{ending}.png" if part else f"{name}{ending}.png"
+
+
+def make(folder: Path) -> None:
+    """Write all pictures, each whole and then renamed, so that two builds at once do no harm."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in found().items():
+        for ending, inks in (("", LIGHT), ("-dark", DARK)):
+            for part, figure in FIGURES[name].drawings(data, inks=inks).items():
+                target = folder / f"{part}{ending}.png"
+                draft = target.with_name(f".{os.getpid()}-{target.name}")
+                with matplotlib.rc_context({"savefig.facecolor": "none"}):
+                    figure.savefig(draft, dpi=150, facecolor="none")
+                draft.replace(target)
+
+
+def section() -> str:
+    """The section of the page: each figure with what the paper says, or how to make its runs."""
+    parts = []
+    for name in SHOWN:
+        figure = FIGURES[name]
+        parts.append(f"### {figure.heading}")
+        if figure.paper:
+            parts.append(f"**The paper:** {figure.paper}")
+        if name not in found():
+            parts.append(f"No runs of it are kept here yet; `gradline run {figure.needs[0]}` makes them.")
+            continue
+        data = found()[name]
+        notes = data.notes() if hasattr(data, "notes") else []
+        if notes:
+            parts.append(f"Not the whole study: {'; '.join(notes)}.")
+        for part, some in figure.parts(data).items():
+            file = f"{name}_{part}" if part else name
+            text = f"{labels.problem(some.values_of('problem')[0])}: {figure.caption}" if part else figure.caption
+            parts.append(f"![{text}](pictures/{file}.png#only-light)\n![{text}](pictures/{file}-dark.png#only-dark)")
+    return "\n\n".join(parts)
+
+
+def filled(page: str) -> str:
+    """The page with the section between its marks."""
+    begin, end = MARKS
+    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
+    if not pattern.search(page):
+        raise ValueError(f"{PAGE} must have the marks {begin} and {end}")
+    return pattern.sub(lambda _: f"{begin}\n\n{section()}\n\n{end}", page)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(filled(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    sys.stdout.write(f"{PAGE}\n")

@@ -1,0 +1,253 @@
+"""`eval()` of `gradline.Angle`: the average of the late points, with BatchNorm's statistics, and back."""
+
+import pytest
+import torch
+from helpers import Problem, equal
+from torch import nn
+
+import gradline
+
+POWER = 8.0
+
+
+def normed(inputs):
+    return nn.Sequential(
+        nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.BatchNorm1d(8, affine=False), nn.Linear(8, 1)
+    )
+
+
+def lazy(inputs):
+    return nn.Sequential(nn.LazyLinear(8), nn.LazyBatchNorm1d(), nn.Tanh(), nn.LazyLinear(1))
+
+
+def problem_of(model=None, given=False, **options):
+    problem = Problem(model=model)
+    if model is lazy:
+        problem.model(problem.inputs[:2].double())
+        problem.model.double()
+    more = {"model": problem.model} if given else {}
+    problem.optimizer = gradline.Angle(problem.model.parameters(), **more, **options)
+    return problem
+
+
+def everything(problem):
+    """Parameters and buffers."""
+    return [value.detach().clone() for value in problem.model.state_dict().values()]
+
+
+def weighted_mean(points):
+    """The k-th of n points has a weight proportional to k (k + 1) ... (k + 7), about the eighth power of k."""
+    weights = torch.ones(len(points), dtype=torch.float64)
+    for factor in range(int(POWER)):
+        weights *= torch.arange(1, len(points) + 1, dtype=torch.float64) + factor
+    weights /= weights.sum()
+    return sum(weight * point.double() for weight, point in zip(weights, points, strict=True))
+
+
+@pytest.mark.parametrize("closure", [False, True])
+@pytest.mark.parametrize("model", [None, normed, lazy])
+def test_the_average_is_the_weighted_mean_of_the_accepted_points(model, closure):
+    problem = problem_of(model)
+    accepted = []
+    for _ in range(60):
+        taken = problem.optimizer.iterations
+        if closure:
+            points = []
+            problem.optimizer.step(lambda points=points: [problem.closure(), points.append(everything(problem))][0])
+            (point,) = points
+        else:
+            problem.closure()
+            point = everything(problem)
+            problem.optimizer.step()
+        if problem.optimizer.iterations > taken:
+            accepted.append(point)
+    assert len(accepted) > 30
+    training = everything(problem)
+    with problem.optimizer.eval():
+        names = list(problem.model.state_dict())
+        for name, value, *points in zip(names, everything(problem), *accepted, strict=True):
+            if "num_batches_tracked" in name:
+                assert int(value) == len(accepted) + (model is lazy)  # one call has made its parameters
+            else:
+                torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
+    assert equal(training, everything(problem))
+
+
+def test_eval_and_train_may_be_called_repeatedly_and_nested():
+    problem = problem_of(normed)
+    for _ in range(50):
+        problem.turn()
+    optimizer, training = problem.optimizer, everything(problem)
+    assert optimizer.probing
+    optimizer.eval()
+    average = everything(problem)
+    assert not equal(average, training)
+    optimizer.eval()
+    assert equal(average, everything(problem))
+    assert not optimizer.probing
+    with optimizer.eval():
+        with optimizer.eval():
+            assert equal(average, everything(problem))
+        assert equal(average, everything(problem))
+    assert equal(average, everything(problem))  # as before the context
+    with pytest.raises(RuntimeError, match=r"call optimizer\.train\(\) before step\(\)"):
+        optimizer.step()
+    optimizer.train()
+    optimizer.train()
+    assert equal(training, everything(problem))
+    with pytest.raises(OSError, match="disk"), optimizer.eval():
+        raise OSError("disk")
+    assert equal(training, everything(problem))
+
+
+@pytest.mark.parametrize("average", [True, False])
+@pytest.mark.parametrize("model", [None, normed])
+def test_evaluation_does_not_change_training(model, average):
+    plain, evaluated = problem_of(model, average=average), problem_of(model, average=average)
+    for _ in range(50):
+        plain.turn()
+        evaluated.turn()
+        with evaluated.optimizer.eval():
+            evaluated.model.eval()
+            evaluated.loss()
+            evaluated.model.train()
+        assert equal(everything(plain), everything(evaluated))
+
+
+def test_without_an_average_it_evaluates_the_last_accepted_point():
+    problem = problem_of(normed, average=False)
+    accepted = everything(problem)
+    for _ in range(50):
+        taken = problem.optimizer.iterations
+        problem.closure()
+        point = everything(problem)
+        problem.optimizer.step()
+        accepted = point if problem.optimizer.iterations > taken else accepted
+        with problem.optimizer.eval():
+            assert equal(accepted, everything(problem))
+    assert problem.optimizer.averaged_from == 0
+    assert all("average" not in held for held in problem.optimizer.state.values())
+
+
+@pytest.mark.parametrize("average", [True, False])
+def test_before_the_first_step_it_evaluates_the_start(average):
+    problem = problem_of(normed, average=average)
+    start = everything(problem)
+    with problem.optimizer.eval():
+        assert equal(start, everything(problem))
+    while problem.optimizer.iterations == 0:
+        with problem.optimizer.eval():
+            assert equal(start, everything(problem))
+        problem.turn()
+
+
+def test_averaged_from_has_ninety_percent_of_the_weight():
+    problem = problem_of()
+    for _ in range(150):
+        problem.turn()
+    steps, since = problem.optimizer.iterations, problem.optimizer.averaged_from
+    weights = torch.arange(1.0, steps + 1) ** POWER
+    shares = weights.flip(0).cumsum(0).flip(0) / weights.sum()
+    assert float(shares[since - 1]) == pytest.approx(0.9, abs=0.02)
+
+
+def test_the_average_restarts_with_the_optimizer():
+    problem = problem_of(normed)
+    for _ in range(50):
+        problem.turn()
+    here = everything(problem)
+    problem.optimizer.restart()
+    assert equal(here, everything(problem))
+    with problem.optimizer.eval():
+        assert equal(here, everything(problem))
+    problem.turn()  # the first search begins here
+    with problem.optimizer.eval():
+        assert equal(here, everything(problem))
+
+
+def gated(inputs):
+    return nn.ModuleList([nn.Linear(inputs, 1), nn.Linear(inputs, 1)])
+
+
+class Gated(Problem):
+    """A mixture of two experts, of which each batch uses one or both."""
+
+    uses = (0, 1)
+
+    def loss(self, chosen=slice(None)):
+        outputs = sum(self.model[expert](self.inputs[chosen]) for expert in self.uses)
+        return nn.functional.binary_cross_entropy_with_logits(outputs, self.targets[chosen])
+
+
+def test_parameters_without_a_gradient_stay_and_are_averaged_where_they_are():
+    problem = Gated(model=gated)
+    problem.optimizer = gradline.Angle(problem.model.parameters(), weight_decay=0.1)
+    accepted = []
+    for call in range(60):
+        problem.uses = ((0, 1), (0,), (1,))[call % 3] if call > 30 else (0, 1)
+        problem.closure()
+        taken, point = problem.optimizer.iterations, problem.parameters()
+        problem.optimizer.step()
+        if problem.optimizer.iterations > taken:
+            accepted.append(point)
+        for place, (before, now) in enumerate(zip(point, problem.parameters(), strict=True)):
+            assert torch.equal(before, now) == (place // 2 not in problem.uses)
+    ages = {float(held["step"]) for held in problem.optimizer.state.values()}
+    assert len(ages) == 2 or ages == {max(ages)}
+    with problem.optimizer.eval():
+        for value, *points in zip(problem.parameters(), *accepted, strict=True):
+            torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
+
+
+def test_frozen_parameters_stay_and_move_again():
+    problem = problem_of()
+    first = problem.model[0].weight
+    for call in range(60):
+        first.requires_grad_(not 25 <= call < 40)
+        before = first.detach().clone()
+        problem.turn()
+        assert torch.equal(before, first) == (25 <= call < 40)
+    assert problem.optimizer.last.step > 0.0
+
+
+def test_a_group_added_later_moves_from_then_on():
+    problem = Problem()
+    *firsts, last = problem.model.parameters()
+    problem.optimizer = gradline.Angle(firsts, weight_decay=0.1)
+    last.requires_grad_(False)
+    for _ in range(40):
+        problem.turn()
+    last.requires_grad_(True)
+    problem.optimizer.eval()
+    problem.optimizer.add_param_group({"params": [last], "lr_scale": 0.5})
+    problem.optimizer.train()
+    before, averages = last.detach().clone(), []
+    for _ in range(20):
+        averages.append(last.detach().clone())
+        problem.turn()
+        assert not torch.equal(before, last)
+        assert problem.optimizer.param_groups[1]["lr"] == 0.5 * problem.optimizer.last.step
+    assert problem.optimizer.param_groups[1]["weight_decay"] == 0.1
+    with problem.optimizer.eval():
+        assert float(min(averages)) <= last.item() <= float(max(averages))
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_layers_frozen_between_eval_and_train_get_their_statistics_back(given):
+    problem = problem_of(normed, given)
+    for _ in range(50):
+        problem.turn()
+    training = everything(problem)
+    problem.optimizer.eval()
+    for parameter in problem.model[1].parameters():
+        parameter.requires_grad_(False)
+    problem.optimizer.refresh()
+    problem.model.eval()
+    problem.loss()
+    problem.model.train()
+    problem.optimizer.train()
+    assert equal(training, everything(problem))
+    for _ in range(5):
+        problem.turn()
+    with problem.optimizer.eval():
+        assert all(bool(value.isfinite().all()) for value in everything(problem))
