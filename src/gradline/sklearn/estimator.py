@@ -7,7 +7,7 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
@@ -18,10 +18,23 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from gradline.searches import GolsI
+from gradline.searches import Angle
 from gradline.sklearn.arguments import check_parameters, layer_sizes, sample_weights
 from gradline.sklearn.network import Weights
 from gradline.sklearn.training import Patience, Samples, Training
+
+
+class Fitted(NamedTuple):
+    """Weights to keep, and the optimizer state from which training continues."""
+
+    weights: Weights
+    state: dict[str, Any]
+
+    @classmethod
+    def of(cls, training: Training) -> Fitted:
+        """Copy the present weights and state, in the optimizer's `eval()`."""
+        return cls(Weights.of(training.network), training.state())
+
 
 BATCH = 200
 """Largest batch size of `batch_size="auto"`."""
@@ -148,9 +161,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         """Train pass by pass until there is no improvement, `max_iter`, or Ctrl-C."""
         X, targets, weights = learned
         training = self._training(X, targets, weights)
-        optimizer = training.optimizer
-        self._resume(training)
-        before = optimizer.evaluations
+        self._resume(training, incremental=incremental)
         scores: list[float] = []
         patience = Patience(self.tol, self.n_iter_no_change)
         best = None
@@ -160,24 +171,27 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         try:
             while self.n_iter_ < passes and not patience.ended:
                 training.go()
-                seen = loss = self._checked(training.loss())
-                self.n_iter_ += 1
-                self.loss_curve_.append(loss)
-                self.best_loss_ = min(self.best_loss_, loss)
-                self._say(f"Iteration {self.n_iter_}, loss = {loss:.8f}, step = {training.steps[-1]:.3g}")
-                if judged is not None:
-                    scores.append(self._judge(training.network, *judged))
-                    seen = -scores[-1]
-                if patience.note(seen):
-                    best = Weights.of(training.network)
+                with training.optimizer.eval():
+                    seen = loss = self._checked(training.loss())
+                    self.n_iter_ += 1
+                    self.loss_curve_.append(loss)
+                    self.best_loss_ = min(self.best_loss_, loss)
+                    step = training.steps[-1] if training.steps else 0.0
+                    self._say(f"Iteration {self.n_iter_}, loss = {loss:.8f}, step = {step:.3g}")
+                    if judged is not None:
+                        scores.append(self._judge(training.network, *judged))
+                        seen = -scores[-1]
+                    if patience.note(seen):
+                        best = Fitted.of(training)
         except KeyboardInterrupt:
             warnings.warn("Training interrupted by user.", stacklevel=4)
         self.steps_ += training.steps
-        self.n_evaluations_ += optimizer.evaluations - before
-        if not incremental:
-            optimizer.refresh()  # the next fit may have other samples and starts with a new gradient
-        self._optimizer_state = (self._method(), training.state())
-        self._keep(best if best is not None and not incremental else Weights.of(training.network))
+        self.n_evaluations_ += training.evaluations
+        if best is None or incremental:
+            with training.optimizer.eval():
+                best = Fitted.of(training)
+        self._keep(best.weights)
+        self._optimizer_state = (self._method(), best.state)
         if judged is not None:
             self.validation_scores_ = (self.validation_scores_ or []) + scores
             self.best_validation_score_ = -patience.best
@@ -217,14 +231,17 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return Samples(inputs, torch.tensor(targets, device=self.device), weights)
 
     def _method(self) -> tuple[Any, Any]:
-        return GolsI() if self.search is None else self.search, self.direction
+        return Angle() if self.search is None else self.search, self.direction
 
-    def _resume(self, training: Training) -> None:
+    def _resume(self, training: Training, *, incremental: bool) -> None:
         """Restore the optimizer state of the last fit if search and direction are the same."""
         if self._optimizer_state is not None:
             method, state = self._optimizer_state
             if method == self._method():
                 training.optimizer.load_state_dict(copy.deepcopy(state))  # the optimizer may change it in place
+                training.optimizer.train()
+                if not incremental:
+                    training.optimizer.refresh()  # there may be other samples: begin with a new gradient
 
     def _checked(self, loss: float) -> float:
         if not math.isfinite(loss):

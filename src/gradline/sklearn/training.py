@@ -1,7 +1,8 @@
-"""Train a network by line searches: samples, passes over them, and the stopping rule."""
+"""Train a network: samples, passes over them, and the stopping rule."""
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,8 +11,9 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
+from gradline import searches
 from gradline.protocol import Search, Value, observes
-from gradline.torch import LineSearchOptimizer, batches
+from gradline.torch import Angle, LineSearchOptimizer, batches
 
 Losses: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Maps outputs and targets to per-sample losses."""
@@ -66,22 +68,33 @@ class Training:
         self.losses = losses
         self.decay = decay
         self.steps: list[float] = []
-        self.optimizer = LineSearchOptimizer(network.parameters(), search, direction=direction)
+        self.evaluations = 0
+        """Number of mini-batches whose gradient was computed."""
+        self.optimizer = _optimizer(network, search, direction)
         self.optimizer.register_search_hook(lambda record: self.steps.append(record.step))
         draw = batches.static if observes(search) is Value else batches.dynamic
         stream = draw(torch.arange(len(samples)), batch_size=batch_size, seed=seed)
         self._closure = stream.closure(self.optimizer, self._of_batch)
+        self._per_sample = getattr(self.optimizer, "per_sample", False)
         self._batches = len(samples) // batch_size
 
     def go(self) -> None:
         """Train for one pass: as many evaluations as there are mini-batches, and until the search has ended."""
-        goal = self.optimizer.evaluations + self._batches
-        while self.optimizer.evaluations < goal:
-            self.optimizer.step(self._closure)
+        goal = self.evaluations + self._batches
+        while self._step() or self.evaluations < goal:
+            pass
+
+    def _step(self) -> bool:
+        """Call the optimizer once; return whether the first search of `Angle` goes on."""
+        used = self.optimizer.evaluations
+        self.optimizer.step(self._closure)
+        if self.optimizer.evaluations == used:  # a gradient of zero: another one would not end the search
+            return False
+        return self.optimizer.probing and self.optimizer.param_groups[0]["lr"] == 0.0
 
     @torch.no_grad()
     def loss(self) -> float:
-        """Return the loss of all samples at the accepted point."""
+        """Return the loss of all samples at the present parameters."""
         parts = torch.split(torch.arange(len(self.samples)), AT_ONCE)
         total = sum(float(self._of_samples(self.samples.take(chosen)).sum()) for chosen in parts)
         return total / len(self.samples) + float(self._penalty())
@@ -94,8 +107,9 @@ class Training:
         return saved
 
     def _of_batch(self, chosen: Tensor) -> Tensor:
+        self.evaluations += 1
         losses = self._of_samples(self.samples.take(chosen))
-        return (losses if self.optimizer.per_sample else losses.mean()) + self._penalty()
+        return (losses if self._per_sample else losses.mean()) + self._penalty()
 
     def _of_samples(self, samples: Samples) -> Tensor:
         losses = self.losses(self.network(samples.inputs), samples.targets)
@@ -105,6 +119,13 @@ class Training:
         layers = (layer for layer in self.network.modules() if isinstance(layer, nn.Linear))
         squares = [layer.weight.square().sum() for layer in layers]
         return 0.5 * self.decay * torch.stack(squares).sum()
+
+
+def _optimizer(network: nn.Module, search: Search[Any, Any], direction: Any) -> Angle | LineSearchOptimizer:
+    """Return the optimizer of a search: `gradline.Angle` unless it is another search or direction."""
+    if isinstance(search, searches.Angle) and direction is None:
+        return Angle(network.parameters(), **dataclasses.asdict(search))
+    return LineSearchOptimizer(network.parameters(), search, direction=direction)
 
 
 class Patience:
