@@ -85,8 +85,7 @@ class Angle:
     step_min: float = 1e-12
     step_max: float = 1e7
 
-    revision: ClassVar[int] = 2
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
