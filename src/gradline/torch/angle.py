@@ -270,9 +270,11 @@ class Angle(AngleState):
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
         scaled = self._divide_by_scale(buckets)
         along = self._measure(buckets)
-        if along[0] == 0.0 and self._phase is not Phase.FIRST:
-            return False  # nothing to learn; torch.distributed.checkpoint primes optimizers with such a step
+        if along[0] == 0.0 and not self._driver.evaluations:
+            return False  # torch.distributed.checkpoint primes optimizers with such a step
         self._driver.evaluations += 1
+        if along[0] == 0.0 and self._phase is not Phase.FIRST:
+            return False  # nothing to learn
         if self._phase is Phase.STEPS:
             return self._step(buckets, *along, scaled=scaled)
         if self._phase is Phase.FIRST:
