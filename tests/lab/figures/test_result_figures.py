@@ -17,6 +17,7 @@ from gradline.lab.figures.traces import MissingRuns, traces
 from gradline.lab.studies import available
 from gradline.plot.inks import DARK, LIGHT
 
+PACKED = Path(__file__).parents[3] / "results" / "paper.json.gz"
 RESULTS = [name for name, figure in FIGURES.items() if figure.needs]
 
 
@@ -33,6 +34,8 @@ def test_every_figure_and_study_is_there():
 @pytest.mark.parametrize("name", RESULTS)
 def test_it_is_drawn(name, runs, tmp_path):
     figure = FIGURES[name]
+    if name == "study_today":  # its runs need packages that may not be installed
+        runs = [run for run in traces(PACKED) if run.budget == 1000]
     for inks in (LIGHT, DARK):
         for part, drawn in figure.drawings(figure.data(runs), inks=inks).items():
             for axis in drawn.axes:
