@@ -109,6 +109,8 @@ def test_a_method_against_another_over_cases():
     assert [case.short for case in training.cases] == [False, True]
     found = training.versus("angle")
     assert found.ratio == pytest.approx(math.sqrt(1.1 * 0.5))
+    assert found.middle == pytest.approx(found.ratio)
+    assert found.close == 1
     assert (found.better, found.pairs, found.cases) == (3, 6, 2)
     assert found.always_worse == 0
     assert found.low == found.high == pytest.approx(found.ratio)  # one problem: there is nothing to resample

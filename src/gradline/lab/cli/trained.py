@@ -20,7 +20,8 @@ def show(training: Training) -> None:
         print_table(out, _lines(case), ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
         out.print()
     out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
-    made = table("!method", ">× validation", ">95% interval", ">× test", ">lower in", ">higher in all seeds", ">cases")
+    head = (">× validation", ">95% interval", ">median", ">as good in", ">× test", ">lower in", ">higher in all seeds")
+    made = table("!method", *head, ">cases")
     for name in training.methods:
         found = training.versus(name)
         if found is not None:
@@ -28,6 +29,8 @@ def show(training: Training) -> None:
                 name,
                 f"{found.ratio:.3f}",
                 f"{found.low:.2f} to {found.high:.2f}",
+                f"{found.middle:.3f}",
+                str(found.close),
                 f"{found.test:.3f}",
                 f"{found.better} of {found.pairs} runs",
                 str(found.always_worse),

@@ -181,6 +181,10 @@ class Versus(NamedTuple):
 
     ratio: float
     """Geometric mean of validation losses over the other's."""
+    middle: float
+    """Their median."""
+    close: int
+    """Cases where it ends at most `CLOSE` times as high: as good or better."""
     low: float
     high: float
     """Bootstrap interval of 95%, over problems."""
@@ -238,6 +242,8 @@ class Training:
         )
         return Versus(
             math.exp(ratios.mean()),
+            math.exp(float(np.median(ratios))),
+            int((ratios <= math.log(CLOSE)).sum()),
             low,
             high,
             math.exp(tests.mean()),

@@ -16,7 +16,16 @@ if TYPE_CHECKING:
 
     from gradline.plot.inks import Inks
 
-HEADER = ("Method", "Validation loss", "95% interval", "Test loss", "Lower in", "Higher in all seeds")
+HEADER = (
+    "Method",
+    "Validation loss",
+    "95% interval",
+    "Median",
+    "As good in",
+    "Test loss",
+    "Lower in",
+    "Higher in all seeds",
+)
 CAPTIONS = {
     "quality": (
         "How good is it without tuning?",
@@ -55,6 +64,8 @@ def section(
             name,
             f"{one.ratio:.3f}×",
             f"{one.low:.2f} to {one.high:.2f}",
+            f"{one.middle:.3f}×",
+            f"{one.close} of {plural(one.cases, 'case')}",
             f"{one.test:.3f}×",
             f"{one.better} of {plural(one.pairs, 'run')}",
             f"{one.always_worse} of {plural(one.cases, 'case')}",
