@@ -86,10 +86,7 @@ class Training:
 
     def _step(self) -> bool:
         """Call the optimizer once; return whether the first search of `Angle` goes on."""
-        used = self.optimizer.evaluations
         self.optimizer.step(self._closure)
-        if self.optimizer.evaluations == used:  # a gradient of zero: another one would not end the search
-            return False
         return self.optimizer.probing and self.optimizer.param_groups[0]["lr"] == 0.0
 
     @torch.no_grad()
