@@ -17,6 +17,7 @@ from typing import Any
 import matplotlib
 from matplotlib.figure import Figure
 
+from gradline.lab.figures import style
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
 from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
 from gradline.lab.figures.train_questions import compute_data, drawings
@@ -29,7 +30,7 @@ from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Trainin
 from gradline.lab.methods import METHODS
 from gradline.lab.studies import load, plan, plan_tuned
 from gradline.lab.tools.formatting import count, duration, number, plural
-from gradline.plot.inks import DARK, LIGHT, Inks
+from gradline.plot.inks import DARK, LIGHT, Inks, stroke
 
 OWN = own_methods()
 HERE = Path(__file__).parent
@@ -484,7 +485,42 @@ def make(folder: Path) -> None:
                 draft.replace(target)
 
 
+HEADLINE = HERE / "headline.svg"
+PANELS = 3
+"""Cases in the headline picture: the longest budgets, of as many problems."""
+
+
+def headline(training: Training, inks: Inks = LIGHT) -> Figure:
+    """Draw validation losses along training for Angle, Adam as it comes, and what tuning chose, on a few problems."""
+    cases: dict[str, Case] = {}
+    for case in sorted(_ordered(training), key=lambda case: case.short):
+        if case.tuned is not None and {OURS, UNTOUCHED} <= case.entries.keys():
+            cases.setdefault(case.setting.problem.name, case)
+    with style.settings(inks):
+        shown = list(cases.values())[:PANELS]
+        figure, axes = style.panels(1, len(shown), height=2.9, width=3.2 * len(shown))
+        for axis, case in zip(axes.flat, shown, strict=True):
+            assert case.tuned is not None
+            tuned = f"best of {plural(len(case.tuned.candidates), 'setting')}: {case.tuned.chosen}"
+            for place, (name, label) in enumerate(
+                {OURS: "gradline.Angle", UNTOUCHED: "Adam at 1e-3", case.tuned.method: "tuned"}.items()
+            ):
+                options = stroke(place, inks).options()
+                runs = [[(p.evaluations, p.validation_loss) for p in run.points] for run in case.entries[name].runs]
+                for run in runs:
+                    axis.plot(*zip(*run, strict=True), **{**options, "linewidth": 1.4}, label=label)
+            axis.set_yscale("log")
+            axis.set_title(f"{case.name}\ntuned: {tuned}", loc="left", fontsize=7)
+            axis.set_xlabel("evaluations")
+        axes.flat[0].set_ylabel("validation loss")
+        style.legend(figure, axes.flat, columns=3, where="outside upper center")
+    return figure
+
+
 if __name__ == "__main__":
+    for ink, path in ((LIGHT, HEADLINE), (DARK, HEADLINE.with_stem("headline-dark"))):
+        with matplotlib.rc_context({"svg.hashsalt": "headline"}):
+            headline(read_training()[1], ink).savefig(path, facecolor="none", metadata={"Date": None})
     page = filled_training(filled(PAGE.read_text(encoding="utf-8"), *read()), *read_training())
     PAGE.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")

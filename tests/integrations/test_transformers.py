@@ -1,5 +1,6 @@
 """Hugging Face's `Trainer`, unchanged, around a line search: one probe a step, and a callback for saving."""
 
+import functools
 import os
 import warnings
 from pathlib import Path
@@ -34,13 +35,14 @@ def tiny_gpt(dropout=0.0):
     return transformers.GPT2LMHeadModel(transformers.GPT2Config(**sizes, **drops, bos_token_id=0, eos_token_id=0))
 
 
-def trainer_in(folder, *, direction=None, schedule=True, callbacks=(), dropout=0.0, build=None, **settings):
-    """A trainer of a tiny model. `build` lets Trainer make the optimizer, of these options."""
+def trainer_in(folder, *, direction=None, schedule=True, callbacks=(), dropout=0.0, build=None, make=None, **settings):
+    """A trainer of a tiny model and an optimizer of `make`, or of Trainer's own making with the options `build`."""
     model = tiny_gpt(dropout)
     defaults = {"max_steps": 12, "per_device_train_batch_size": 16, "save_strategy": "no", "logging_steps": 1}
     quiet = {"report_to": "none", "disable_tqdm": True, "use_cpu": True}
     if build is None:
-        optimizer = gradline.GOLSI(model.parameters(), direction=direction, **FIRST_GUESS)
+        make = make or functools.partial(gradline.GOLSI, direction=direction, **FIRST_GUESS)
+        optimizer = make(model.parameters())
         optimizers = {"optimizers": (optimizer, gradline.NoSchedule(optimizer) if schedule else None)}
     else:
         optimizers = {"optimizer_cls_and_kwargs": (gradline.GOLSI, {**FIRST_GUESS, **build})}

@@ -21,12 +21,25 @@ DIRECTIONS = {
 
 
 class Trained(Problem):
-    """A problem of which each rank sees its part of every batch; alone, all of it."""
+    """A problem of which each rank sees its part of every batch; alone, all of it.
+
+    Without a search the optimizer is `gradline.Angle`.
+    """
 
     def __init__(
-        self, rank=0, size=1, *, kind=None, search="GolsI", direction=None, model=None, given=False, **options
+        self,
+        rank=0,
+        size=1,
+        *,
+        kind=None,
+        search="GolsI",
+        direction=None,
+        model=None,
+        given=False,
+        dtype=torch.float64,
+        **options,
     ):
-        super().__init__(batch_size=12, model=model)
+        super().__init__(batch_size=12, model=model, dtype=dtype)
         self.rank, self.size = rank, size
         self.wrapped = self.model
         if kind == "ddp":
@@ -36,13 +49,13 @@ class Trained(Problem):
                 if sum(p.numel() for p in layer.parameters()):
                     fully_shard(layer)
             fully_shard(self.model)
-        self.optimizer = gradline.LineSearchOptimizer(
-            self.model.parameters(),
-            SEARCHES[search](),
-            direction=DIRECTIONS[direction],
-            model=self.model if given else None,
-            **options,
-        )
+        options["model"] = self.model if given else None
+        if search is None:
+            self.optimizer = gradline.Angle(self.model.parameters(), **options)
+        else:
+            self.optimizer = gradline.LineSearchOptimizer(
+                self.model.parameters(), SEARCHES[search](), direction=DIRECTIONS[direction], **options
+            )
 
     def draw(self):
         return super().draw()[self.rank :: self.size]
@@ -54,13 +67,13 @@ class Trained(Problem):
             if not closure:
                 self.turn()
             else:
-                self.optimizer.step(self.losses if self.optimizer.per_sample else self.closure)
+                self.optimizer.step(self.losses if getattr(self.optimizer, "per_sample", False) else self.closure)
             if self.optimizer.last is not None:
                 taken.append(self.optimizer.last.step)
         return taken, self.optimizer.evaluations
 
     def whole(self):
-        """All parameters, joined, as they are at the accepted point."""
+        """All parameters, joined, as `eval()` sets them."""
         with self.optimizer.eval():
             return [getattr(p, "full_tensor", lambda p=p: p)().detach().clone() for p in self.model.parameters()]
 

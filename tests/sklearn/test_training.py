@@ -227,10 +227,11 @@ def test_it_is_cloned_pickled_and_copied(data, direction):
 
 
 @quiet
-def test_a_pickle_holds_the_weights_and_twice_as_much_for_the_search(data):
-    model = small(hidden_layer_sizes=(60, 60, 60, 60)).fit(*data)
+@pytest.mark.parametrize(("search", "copies"), [(None, 6), (GolsI(), 3)])
+def test_a_pickle_holds_the_weights_and_the_optimizers_state(data, search, copies):
+    model = small(search=search, hidden_layer_sizes=(60, 60, 60, 60)).fit(*data)
     weights = sum(part.nbytes for part in model.coefs_ + model.intercepts_)
-    assert len(pickle.dumps(model)) < 3.5 * weights
+    assert len(pickle.dumps(model)) < (1 + copies + 0.5) * weights
 
 
 @quiet
@@ -288,9 +289,10 @@ def test_names_of_features_are_remembered(data):
 def test_a_weight_is_worth_so_many_samples(data, kind):
     X, y = data
     weights = np.random.RandomState(0).randint(0, 3, len(y))
-    weighted = small(kind, alpha=1.0).fit(X, y, sample_weight=weights)
-    # In few enough samples for one batch, so that both see the same.
-    repeated = small(kind, alpha=1.0).fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
+    # All samples in one batch, so that both have the same.
+    weighted = small(kind, alpha=1.0, batch_size=np.count_nonzero(weights)).fit(X, y, sample_weight=weights)
+    repeated = small(kind, alpha=1.0, batch_size=weights.sum())
+    repeated.fit(np.repeat(X, weights, axis=0), np.repeat(y, weights))
     np.testing.assert_allclose(weighted.loss_curve_, repeated.loss_curve_, rtol=1e-6)
     np.testing.assert_allclose(weighted.coefs_[0], repeated.coefs_[0], rtol=1e-5, atol=1e-8)
 
@@ -334,15 +336,17 @@ def test_a_batch_larger_than_the_data_is_all_the_data(data):
 
 
 @quiet
-def test_an_automatic_batch_has_two_hundred_samples_at_most(data, monkeypatch):
+@pytest.mark.parametrize(
+    ("search", "samples", "size"),
+    [(GolsI(), 150, 150), (GolsI(), 450, 150), (None, 64, 64), (None, 65, 8), (None, 150, 18), (None, 1800, 200)],
+)
+def test_an_automatic_batch_has_two_hundred_samples_at_most(data, monkeypatch, search, samples, size):
     sizes = set()
+    X, y = (np.resize(part, (samples, *part.shape[1:])) for part in data)
     of_batch = Training._of_batch
     monkeypatch.setattr(Training, "_of_batch", lambda self, chosen: sizes.add(len(chosen)) or of_batch(self, chosen))
-    small(max_iter=1).fit(*data)
-    assert sizes == {150}
-    sizes.clear()
-    small(max_iter=1).fit(np.repeat(data[0], 3, axis=0), np.repeat(data[1], 3))
-    assert sizes == {150}  # three parts of 450
+    small(search=search, max_iter=1).fit(X, y)
+    assert sizes == {size}
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
@@ -383,17 +387,78 @@ def test_parameters_that_cannot_be_meant_are_refused(data, options, said):
 
 
 @pytest.mark.parametrize(
-    ("given", "meant"),
+    ("given", "advice"),
     [
-        (GolsI, r"GolsI\(\), got the class gradline.GolsI"),
-        (gradline.GOLSI, r"GolsI\(\), got the class gradline.GOLSI"),
-        (gradline.Angle, r"Angle\(\), direction=torch.optim.Adam, got the class gradline.Angle"),
-        (torch.optim.SGD, r"GolsI\(\), got the class torch.SGD"),
+        (GolsI, r"write search=gradline.searches.GolsI\(\), got <class"),
+        (gradline.GOLSI, r"write search=gradline.searches.GolsI\(\), got <class"),
+        ("gols-i", r"write search=gradline.searches.GolsI\(\), got 'gols-i'"),
+        (gradline.Angle, r"Angle is the default: leave search out, or write search=gradline.searches.Angle\(...\) for"),
+        (gradline.searches.Angle, "Angle is the default: leave search out"),
+        ("angle", "Angle is the default: leave search out.*got 'angle'"),
+        (torch.optim.SGD, "this optimizer's updates with the steps of a search, write direction=SGD"),
+        (0.001, r"write search=gradline.searches.GolsI\(\) for example, got 0.001"),
     ],
 )
-def test_a_class_is_no_search(data, given, meant):
-    with pytest.raises(TypeError, match=rf"search must be a search, made .*: write search=gradline.searches.{meant}"):
+def test_what_is_no_search_is_refused_with_advice(data, given, advice):
+    with pytest.raises(TypeError, match=rf"search must be None or an instance of a search .*: .*{advice}"):
         small(search=given).fit(*data)
+
+
+def test_an_optimizer_is_no_search(data):
+    built = gradline.Angle(torch.nn.Linear(4, 3).parameters())
+    with pytest.raises(TypeError, match="Angle is the default: leave search out"):
+        small(search=built).fit(*data)
+
+
+@quiet
+def test_the_default_is_angle_with_one_evaluation_per_step(data):
+    model = small(batch_size=30, max_iter=20).fit(*data)
+    first = model.n_evaluations_ - len(model.steps_)
+    assert 5 < first < 30  # of the first search, in the first pass
+    assert len(model.steps_) == 19 * 5 + 1 + max(0, 5 - first - 1)
+    assert same(model, small(batch_size=30, max_iter=20, search=gradline.searches.Angle()).fit(*data))
+    assert not same(model, small(batch_size=30, max_iter=20, search=gradline.searches.Angle(gain=6.0)).fit(*data))
+
+
+@quiet
+def test_angles_average_is_kept(data, monkeypatch):
+    points = []
+    step = gradline.Angle.step
+
+    def spy(optimizer, closure):
+        loss = step(optimizer, closure)
+        if len(trained[0].steps):
+            points.append(optimizer.state[optimizer.param_groups[0]["params"][0]]["origin"].clone())
+        return loss
+
+    trained = []
+    build = Training.__init__
+    monkeypatch.setattr(Training, "__init__", lambda *given, **more: trained.append(given[0]) or build(*given, **more))
+    monkeypatch.setattr(gradline.Angle, "step", spy)
+    model = small(batch_size=10, max_iter=1).fit(*data)
+    mean = points[0]
+    for count, point in enumerate(points, 1):
+        mean = torch.lerp(mean, point, min(1.0, 9.0 / (count + 8.0)))
+    np.testing.assert_allclose(model.coefs_[0], mean.T, rtol=1e-9)
+    assert np.abs(model.coefs_[0] - trained[0].network[0].weight.detach().numpy().T).max() > 1e-4
+
+
+@quiet
+@pytest.mark.parametrize("search", [None, GolsI()])
+def test_gradients_of_zero_end_a_pass_too(data, search, monkeypatch):
+    monkeypatch.setattr(LineSearchRegressor, "_losses", lambda self, outputs, targets: 0.0 * outputs.sum(dim=1))
+    model = small(LineSearchRegressor, search=search, alpha=0.0, batch_size=50, max_iter=2, verbose=True).fit(*data)
+    assert (model.n_iter_, model.best_loss_) == (2, 0.0)
+    assert model.n_evaluations_ == 2 * 3
+
+
+@quiet
+def test_a_warm_start_of_single_passes_is_one_training(data):
+    parted = small(warm_start=True, max_iter=1, batch_size=150)
+    for _ in range(8):
+        parted.fit(*data)
+    whole = small(batch_size=150).fit(*data)
+    np.testing.assert_allclose(parted.loss_curve_, whole.loss_curve_, rtol=1e-6)
 
 
 def test_too_little_to_judge_by_is_refused(data):

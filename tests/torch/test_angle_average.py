@@ -251,3 +251,28 @@ def test_layers_frozen_between_eval_and_train_get_their_statistics_back(given):
         problem.turn()
     with problem.optimizer.eval():
         assert all(bool(value.isfinite().all()) for value in everything(problem))
+
+
+def test_training_continues_from_parameters_set_in_eval():
+    """As trainers need that load the best model at the end, or set averages of their own."""
+    problem = Problem(model=lambda inputs: nn.Sequential(nn.Linear(inputs, 8), nn.BatchNorm1d(8), nn.Linear(8, 1)))
+    problem.optimizer = gradline.Angle(problem.model.parameters())
+    for _ in range(30):
+        problem.turn()
+    problem.optimizer.eval()
+    with torch.no_grad():
+        for parameter in problem.model.parameters():
+            parameter.mul_(0.5)
+    point = problem.parameters()
+    expected = [tensor.clone() for tensor in problem.model.state_dict().values()]
+    problem.optimizer.continue_from_here()
+    problem.optimizer.train()
+    assert equal(list(problem.model.state_dict().values()), expected)
+    problem.turn()
+    with problem.optimizer.eval():  # the first search began there
+        assert equal(problem.parameters(), point)
+    before = problem.loss().item()
+    for _ in range(60):
+        problem.turn()
+    with problem.optimizer.eval():
+        assert problem.loss().item() < before

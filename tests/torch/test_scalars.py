@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 import torch
-from helpers import problem_with
+from helpers import Problem, problem_with
 
 import gradline
 from gradline.protocol import Stop
@@ -45,6 +45,27 @@ def test_each_search_gives_its_step_slopes_and_evaluations():
     assert {tag for tag, _, _ in taken} - set(values) == {
         f"gradline/stops/{record.stop.name.lower()}" for record in records
     }
+
+
+@pytest.mark.parametrize("average", [False, True])
+def test_angle_gives_its_step_cosine_and_where_its_average_begins(average):
+    problem, taken, expected = Problem(), Taken(), []
+    problem.optimizer = gradline.Angle(problem.model.parameters(), average=average)
+
+    def note(record):
+        expected.append((problem.optimizer.evaluations, record.step, record.cosine, problem.optimizer.averaged_from))
+
+    problem.optimizer.register_search_hook(note)
+    log_scalars(problem.optimizer, taken)
+    for _ in range(40):
+        problem.turn()
+    assert len(expected) > 20
+    assert taken.of("gradline/step") == [(place, step) for place, step, _, _ in expected]
+    cosines = dict(taken.of("gradline/cosine"))
+    assert cosines == {place: cosine for place, _, cosine, _ in expected if math.isfinite(cosine)}
+    assert len(set(cosines.values())) > 20
+    since = taken.of("gradline/averaged_from")
+    assert since == ([(place, number) for place, _, _, number in expected] if average else [])
 
 
 def test_stop_reasons_are_counted():

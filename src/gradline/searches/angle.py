@@ -20,7 +20,7 @@ FIRST_SUM = 3.0
 """Sum of slopes, each at most 1 in units of the slope at the origin, at which the first search ends."""
 FIRST_SIGNIFICANCE = 2.0
 """Ratio of the sum of slopes to the root of the sum of their squares at which the first search ends."""
-FIRST_PART = 1 / 8
+FIRST_PART = 1 / 32
 """Part that is taken of the step found by the first search."""
 FIRST_RETREAT = 1 / 16
 """Factor of the first probe of the first search, if it is too long."""
@@ -57,7 +57,7 @@ class Angle:
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
-      It ends when the sum reaches 3, or twice the root of the sum of squares. An eighth of the geometric mean of this
+      It ends when the sum reaches 3, or twice the root of the sum of squares. A 32nd of the geometric mean of this
       step and of the last one at which the sum was 0 is taken.
     * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
       taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
@@ -85,7 +85,8 @@ class Angle:
     step_min: float = 1e-12
     step_max: float = 1e7
 
-    revision: ClassVar[int] = 2
+    revision: ClassVar[int] = 3
+    """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
 

@@ -2,8 +2,8 @@
 
 [`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier] and
 [`LineSearchRegressor`][gradline.sklearn.LineSearchRegressor] replace scikit-learn's `MLPClassifier` and `MLPRegressor`.
-They are trained by gradline's line searches and can be used like any estimator, for example in a `Pipeline`, in
-`GridSearchCV` and with `cross_val_score`.
+They are trained by [`gradline.Angle`][gradline.Angle] or by any line search of gradline, and can be used like any
+estimator, for example in a `Pipeline`, in `GridSearchCV` and with `cross_val_score`.
 
 ```python
 from sklearn.datasets import load_iris

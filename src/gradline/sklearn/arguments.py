@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from sklearn.utils import check_array
+from torch.optim import Optimizer
 
 from gradline import searches
 from gradline.sklearn.network import ACTIVATIONS
@@ -34,16 +35,23 @@ def check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def _require_search(search: Any) -> None:
-    """Raise an error for an optimizer, or for the class of a search."""
-    name = getattr(search, "__name__", "") if isinstance(search, type) else ""
-    if search is None or not name:
+    """Raise an error for anything but `None` and a search, with what to write instead."""
+    if search is None or (callable(getattr(search, "search", None)) and not isinstance(search, type | Optimizer)):
         return
-    known = {kind.lower(): kind for kind in searches.__all__}
-    meant = known.get(name.lower(), "GolsI")
-    along = ", direction=torch.optim.Adam" if meant == "Angle" else ""
+    kind = search if isinstance(search, type) else type(search)
+    name = (search if isinstance(search, str) else kind.__name__).replace("-", "").lower()
+    meant = {known.lower(): known for known in searches.__all__}.get(name)
+    if meant == "Angle":
+        advice = "Angle is the default: leave search out, or write search=gradline.searches.Angle(...) for its settings"
+    elif meant:
+        advice = f"write search=gradline.searches.{meant}()"
+    elif issubclass(kind, Optimizer):
+        advice = f"for this optimizer's updates with the steps of a search, write direction={kind.__name__}"
+    else:
+        advice = "write search=gradline.searches.GolsI() for example"
     raise TypeError(
-        f"search must be a search, made (the estimator builds the optimizer itself): write "
-        f"search=gradline.searches.{meant}(){along}, got the class {search.__module__.partition('.')[0]}.{name}"
+        f"search must be None or an instance of a search (the estimator builds the optimizer itself): {advice}, got "
+        f"{search!r}"
     )
 
 

@@ -19,7 +19,7 @@ __all__ = ["LineSearchClassifier"]
 
 
 class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignore[misc]
-    """Multi-layer perceptron for classification, trained by line searches without a learning rate.
+    """Multi-layer perceptron for classification, trained without a learning rate.
 
     ```python
     from sklearn.datasets import load_breast_cancer
@@ -39,21 +39,25 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
     Args:
         hidden_layer_sizes: number of units of each hidden layer; `()` gives logistic regression.
         activation: activation of the hidden units: `"identity"`, `"logistic"`, `"tanh"` or `"relu"`.
-        search: the line search, any of `gradline.searches`. `None`: [`GolsI`][gradline.searches.GolsI]. Searches on
-            values (`Armijo`, ...) use one mini-batch per search, others a new one per evaluation.
+        search: `None`: [`gradline.Angle`][gradline.Angle], AdamW that finds its learning rate, one gradient evaluation
+            per step; the weights are the average of its late points. `gradline.searches.Angle(...)` is the same with
+            other settings. Any other of `gradline.searches` trains with that line search. Searches on values (`Armijo`,
+            ...) use one mini-batch per search, all others a new one per evaluation.
         direction: a torch optimizer class, or a `functools.partial` of it, whose update is the direction. `None`:
-            steepest descent.
+            Adam's for Angle, steepest descent for other searches. Angle along another direction has no average.
         alpha: strength of the L2 penalty, alpha / 2 times the sum of squared weights, divided by the number of training
             samples.
-        batch_size: samples per mini-batch. `"auto"`: all samples up to 200; otherwise equal parts of at most 200.
+        batch_size: samples per mini-batch. `"auto"`: equal parts of at most 200 samples; with Angle, at least eight
+            parts, so that a pass has some steps, unless there are at most 64 samples.
         max_iter: largest number of passes. A pass is as many evaluations as there are mini-batches, and continues to
-            the end of the search.
+            the end of a search. Angle has one, of 10 to 20 evaluations, before its first step.
         random_state: an integer makes training reproducible. The global generators of numpy and torch are not used,
             except numpy's to draw a seed if `None`.
         tol: training ends when more than `n_iter_no_change` passes in a row have not improved the lowest training loss
             (or the best validation score) by `tol`. The best weights are kept.
         verbose: print the loss of each pass.
-        warm_start: continue from the last `fit` instead of starting again.
+        warm_start: continue from the last `fit`, with the optimizer state of the weights that were kept, instead of
+            starting again.
         early_stopping: hold out a part of the data, and use the accuracy on it instead of the training loss.
         validation_fraction: fraction of the data that is held out.
         n_iter_no_change: see `tol`.
@@ -65,7 +69,7 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
         intercepts_: the biases of each layer.
         loss_curve_: the loss of all training samples after each pass.
         best_loss_: the lowest loss in the last `fit`.
-        steps_: the accepted step of each search.
+        steps_: the size of each step; with Angle, the learning rate it found.
         n_iter_: number of passes in the last `fit`.
         n_evaluations_: number of gradient evaluations.
         validation_scores_: the accuracy after each pass with early stopping, else `None`.

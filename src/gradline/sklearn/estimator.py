@@ -23,6 +23,11 @@ from gradline.sklearn.arguments import check_parameters, layer_sizes, sample_wei
 from gradline.sklearn.network import Weights
 from gradline.sklearn.training import Patience, Samples, Training
 
+BATCH = 200
+"""Largest batch size of `batch_size="auto"`."""
+PARTS, WHOLE = 8, 64
+"""Smallest number of mini-batches in a pass with Angle, where each is one step, and the most samples not divided."""
+
 
 class Fitted(NamedTuple):
     """Weights to keep, and the optimizer state from which training continues."""
@@ -36,12 +41,8 @@ class Fitted(NamedTuple):
         return cls(Weights.of(training.network), training.state())
 
 
-BATCH = 200
-"""Largest batch size of `batch_size="auto"`."""
-
-
 class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
-    """Base class of perceptrons trained by line searches; subclasses define targets and losses."""
+    """Base class of perceptrons without a learning rate; subclasses define targets and losses."""
 
     def __init__(
         self,
@@ -107,7 +108,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _fit(self, X: Any, y: Any, sample_weight: Any, *, incremental: bool) -> Self:
         check_parameters(self.get_params(deep=False))
         if incremental and self.early_stopping:
-            raise ValueError("early_stopping must be False for partial_fit (it sees one pass at a time), got True")
+            raise ValueError("early_stopping must be False for partial_fit (each call is one pass), got True")
         fresh = not hasattr(self, "coefs_") or not (incremental or self.warm_start)
         X, y = validate_data(
             self, X, y, accept_sparse="csr", multi_output=True, dtype=(np.float64, np.float32), reset=fresh
@@ -199,14 +200,15 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _training(self, X: Any, targets: Any, weights: Any) -> Training:
         samples, size = X.shape[0], self.batch_size
+        search, direction = self._method()
         if size == "auto":
-            size = samples // math.ceil(samples / BATCH)
+            least = PARTS if isinstance(search, Angle) and samples > WHOLE else 1
+            size = samples // max(math.ceil(samples / BATCH), least)
         elif size > samples:
             warnings.warn(
                 f"batch_size is larger than the number of samples: {samples} is used instead of {size}", stacklevel=5
             )
             size = samples
-        search, direction = self._method()
         network = Weights(self.coefs_, self.intercepts_).network(self.activation, self.device)
         return Training(
             network,

@@ -15,7 +15,7 @@ __all__ = ["LineSearchRegressor"]
 
 
 class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[misc]
-    """Multi-layer perceptron for regression, trained by line searches without a learning rate.
+    """Multi-layer perceptron for regression, trained without a learning rate.
 
     ```python
     from sklearn.datasets import load_diabetes
@@ -43,7 +43,7 @@ class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[
         intercepts_: the biases of each layer.
         loss_curve_: the loss of all training samples after each pass.
         best_loss_: the lowest loss in the last `fit`.
-        steps_: the accepted step of each search.
+        steps_: the size of each step; with Angle, the learning rate it found.
         n_iter_: number of passes in the last `fit`.
         n_evaluations_: number of gradient evaluations.
         validation_scores_: R² after each pass with early stopping, else `None`.

@@ -94,7 +94,8 @@ class Angle(AngleState):
     Args:
         params: parameters or parameter groups. Groups may have their own `betas`, `eps`, `weight_decay` and `lr_scale`.
         betas: Adam's decay rates of the two moments.
-        eps: Adam's term in the denominator.
+        eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
+            gradients are 0 there.
         weight_decay: decoupled weight decay, as AdamW's: each step of size α multiplies the parameters by
             1 - α·`weight_decay`.
         lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.
@@ -246,7 +247,9 @@ class Angle(AngleState):
             self._discover(last=True)
         if self._unsettled and not self._settle():
             return
-        buckets, numbers, phase = self._collected(), self._numbers(), self._phase
+        with self._ranks.telling():
+            buckets = self._collected()
+        numbers, phase = self._numbers(), self._phase
         try:
             ended = self._use(buckets)
             self._moving = not (phase is self._phase is Phase.START)
@@ -282,7 +285,8 @@ class Angle(AngleState):
         return self._driver.mark(), self._driver.evaluations, {name: getattr(self, name) for name in names}
 
     def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, numbers: dict[str, Any]) -> None:
-        """After an interrupt: go back to where the parameters were before this call."""
+        """After an interrupt, or a failure on another rank: go back to where the parameters were before this call."""
+        self._context.statistics.put_back()
         driver, moving = self._driver, self._moving
         driver.evaluations, driver.state, self._moving = evaluations, mark.state, False
         vars(self).update(numbers)
@@ -453,17 +457,30 @@ class Angle(AngleState):
         if self._phase is Phase.FIRST:  # the parameters are at a probe
             for parameter in self._known():
                 local(parameter).copy_(local(self.state[parameter][ORIGIN]))
+        self._begin_anew()
+
+    def refresh(self) -> None:
+        """Search for the model again, and nothing else: this optimizer keeps no gradients."""
+        self._refuse_in_closure("refresh()")
+        self._context.listen()
+
+    @torch.no_grad()
+    def continue_from_here(self) -> None:
+        """Begin anew from the current parameters, if other code has set them in `eval()`; else `train()` goes back."""
+        self._refuse_in_closure("continue_from_here()")
+        if self._evaluating and self._phase is not Phase.START:
+            self._replaced = []
+            self._context.statistics.keep()
+            self._begin_anew()
+
+    def _begin_anew(self) -> None:
+        """Forget step, displacement and average, so that the next gradient begins a first search."""
         for parameter in self._known():
             local(self.state[parameter][DISPLACEMENT]).zero_()
         driver = self._driver
         last = self.last if driver.iterations else None
         self._forget([])
         driver.state = State(self.search.start(), None, last, driver.iterations, 0)
-        self._context.listen()
-
-    def refresh(self) -> None:
-        """Do nothing but look for the model again: this optimizer keeps no gradients, and parameters may be changed."""
-        self._refuse_in_closure("refresh()")
         self._context.listen()
 
     @torch.no_grad()
@@ -569,7 +586,9 @@ class Angle(AngleState):
         """Return whether squares of these gradients may overflow: an infinite second moment remains infinite."""
         if all(gg <= bucket.largest for bucket in buckets):
             return False
-        squares = ((float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients)
+        squares = (
+            (float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients if g.numel()
+        )
         return self._ranks.any(any(square > largest for square, largest in squares))
 
     def _settings(self) -> dict[str, str]:

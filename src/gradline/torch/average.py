@@ -36,7 +36,7 @@ class LateAverage(AveragedModel):
     inputs = torch.randn(256, 5)
     targets = inputs.sum(dim=1, keepdim=True).sin()
     model = torch.nn.Sequential(torch.nn.Linear(5, 16), torch.nn.Tanh(), torch.nn.Linear(16, 1))
-    optimizer = gradline.Angle(model.parameters())
+    optimizer = gradline.GOLSI(model.parameters(), direction=torch.optim.Adam)
     average = gradline.LateAverage(model)
 
     for _ in range(300):

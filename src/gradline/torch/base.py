@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from abc import abstractmethod
 from collections import OrderedDict
@@ -9,6 +10,7 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, TypeAlias
 
+import torch
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
@@ -74,6 +76,10 @@ class GradlineOptimizer(Optimizer):
     @abstractmethod
     def refresh(self) -> None:
         """Discard the gradient that the last step used; call it after changing or freezing parameters."""
+
+    def continue_from_here(self) -> None:
+        """Train on from the current parameters, which other code has set in `eval()`, such as the best model's."""
+        self.refresh()
 
     def register_search_hook(self, hook: SearchHook) -> RemovableHandle:
         """Register a hook that is called as `hook(record)` after each search; the record is `optimizer.last`.
@@ -200,9 +206,13 @@ class EvalMode:
 
 
 @not_compiled
+@torch.no_grad()
 def uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain."""
-    return step(*arguments)
+    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain.
+
+    Torch's wrapper of `step`, which calls its hooks, is already running, so that the function inside it is called.
+    """
+    return inspect.unwrap(step)(*arguments)
 
 
 def warn_of(record: Record[Any, Any]) -> None:

@@ -48,6 +48,7 @@ def log_scalars(
     | `slope/start` | the slope along the direction at the start of the search |
     | `slope/accepted` | the slope at the accepted probe, if there is one |
     | `cosine` | cosine between the gradient at the start and the displacement, for searches on `Heading` |
+    | `averaged_from` | the step since which the average has 90 % of its weight, for `gradline.Angle` with an average |
     | `evaluations` | number of probes of this search |
     | `total/evaluations`, `total/searches` | number of all gradient evaluations, and of finished searches |
     | `stops/sign_change`, ... | number of searches that ended for this reason since logging began |
@@ -136,6 +137,8 @@ def scalars_of(
         scalars["slope/accepted"] = record.transcript[probe][1].slope
     if isinstance(at_zero, Heading):
         scalars["cosine"] = at_zero.cosine
+    if getattr(optimizer, "average", False):
+        scalars["averaged_from"] = optimizer.averaged_from  # type: ignore[attr-defined]
     scalars["evaluations"] = record.evaluations
     scalars["total/evaluations"] = optimizer.evaluations
     scalars["total/searches"] = optimizer.iterations

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradline.lab.figures import labels
 from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves, curves_of
 from gradline.lab.figures.panels import Look, Row, draw_panels
 from gradline.plot.inks import LIGHT, Inks
@@ -60,10 +59,6 @@ def data(source: Source) -> Curves:
 
 
 def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
-    """Two rows for each problem."""
-    rows = [
-        Row(f"{labels.problem(problem)}\n{measure.words}", measure, {"problem": problem})
-        for problem in data.values_of("problem")
-        for measure in MEASURES
-    ]
-    return draw_panels(data, rows, look=Look.CLOUD, inks=inks)
+    """A row for each measure, a column for each problem."""
+    rows = [Row(measure.words, measure) for measure in MEASURES]
+    return draw_panels(data, rows, look=Look.CLOUD, inks=inks, height=2.2, column="problem")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -41,9 +40,9 @@ def first_claim(*, starts: int = SEEDS, repeats: int = REPEATS) -> Verdict:
     assert isinstance(problem, Network)
     problem = replace(problem, loss=Loss.MSE)  # with the cross-entropy the optimum is outside the paper's range
     steps = SPACING * np.arange(POINTS, dtype=np.float64)
-    minima: list[Any] = []
-    changes: list[Any] = []
-    inside: list[Any] = []
+    minima: list[list[float]] = []
+    changes: list[list[float]] = []
+    inside: list[list[bool]] = []
     seed = 0
     while len(minima) < starts:
         task = problem.build(seed)

@@ -47,7 +47,8 @@ class LineSearchCallback(Callback):
     trainer = Trainer(callbacks=[LineSearchCallback()], logger=False, enable_checkpointing=False)
     ```
 
-    Place it before callbacks that read the parameters at the end of a batch. It ignores other optimizers.
+    With [`gradline.Angle`][gradline.Angle] that is the average of the late points. Place it before callbacks that read
+    the parameters at the end of a batch. It ignores other optimizers.
 
     Every `log_every_n_steps` steps it logs the last finished search under the names of
     [`log_scalars`][gradline.log_scalars]: `gradline/step`, `gradline/slope/start`, `gradline/total/evaluations`, etc.
@@ -139,7 +140,7 @@ def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
     """
     before = []
     for optimizer in _line_searches(trainer):
-        optimizer.refresh()
+        optimizer.continue_from_here()
         optimizer.train()
         if isinstance(optimizer, LineSearchOptimizer):
             before.append((optimizer, optimizer.spread))

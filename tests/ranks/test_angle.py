@@ -1,0 +1,247 @@
+"""`gradline.Angle` in several processes: equal steps, failures of one rank, evaluation and checkpoints."""
+
+import pytest
+import torch
+from ranks.test_checkpoints import _load, _save
+from ranks.test_failures import Broken, Fragile
+from ranks.work import Trained, net
+
+TURNS = 30  # more than the first search needs
+KINDS = ["ddp", "fsdp"]
+
+
+def trained(rank, size, kind, *, turns=TURNS, **options):
+    problem = Trained(rank, size, kind=kind, search=None, **{"model": net, **options})
+    for _ in range(turns):
+        problem.turn()
+    return problem
+
+
+def numbers(problem):
+    """All that must be equal on all ranks."""
+    optimizer = problem.optimizer
+    return (
+        optimizer.last.step,
+        optimizer.last.cosine,
+        optimizer.evaluations,
+        optimizer.iterations,
+        optimizer._phase.name,
+    )
+
+
+def joined(problem):
+    """All parameters where training continues, joined."""
+    return [getattr(p, "full_tensor", lambda p=p: p)().detach().clone() for p in problem.model.parameters()]
+
+
+def of_training(rank, size, kind, options):
+    problem = trained(rank, size, kind, **options)
+    return numbers(problem), joined(problem), problem.whole(), joined(problem)
+
+
+@pytest.mark.parametrize("options", [{}, {"weight_decay": 0.1, "average": False}], ids=["average", "last point"])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("world", ["two", "three"])
+def test_ranks_take_the_steps_of_one_process_on_the_joined_batch(request, world, kind, options):
+    (step, cosine, *counts), points, averages, _ = of_training(0, 1, None, options)
+    answers = request.getfixturevalue(world)(of_training, kind, options)
+    assert counts[-1] == "STEPS"
+    for mine, rank_points, rank_averages, after in answers:
+        assert mine == answers[0][0]  # bit for bit
+        assert mine[2:] == tuple(counts)
+        assert mine[0] == pytest.approx(step, rel=1e-7)
+        assert mine[1] == pytest.approx(cosine, rel=1e-6, abs=1e-9)
+        assert all(map(torch.equal, rank_points, answers[0][1]))
+        assert all(map(torch.equal, rank_averages, answers[0][2]))
+        assert all(map(torch.equal, rank_points, after))  # eval() and train() are exact
+        torch.testing.assert_close(rank_points, points, rtol=1e-7, atol=1e-9)
+        torch.testing.assert_close(rank_averages, averages, rtol=1e-7, atol=1e-9)
+
+
+def with_closure(rank, size, kind):
+    problem = Trained(rank, size, kind=kind, search=None, model=net)
+    for _ in range(TURNS):
+        problem.optimizer.step(problem.closure)
+    return numbers(problem), joined(problem), problem.whole()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_closure_takes_the_same_steps(two, kind):
+    for (mine, points, averages), (plain, its_points, its_averages, _) in zip(
+        two(with_closure, kind), two(of_training, kind, {}), strict=True
+    ):
+        assert mine == plain
+        assert all(map(torch.equal, [*points, *averages], [*its_points, *its_averages]))
+
+
+def failing(rank, size, place, at):
+    """Train; in call `at` the closure of rank 1 fails; go on."""
+    problem = Trained(rank, size, kind="ddp", search=None, model=Fragile, given=at == 1)
+    errors = []
+    for turn in range(1, TURNS + 1):
+        broken = rank == 1 and turn == at
+
+        def closure(broken=broken):
+            problem.optimizer.zero_grad()
+            if broken and place == "before":
+                raise Broken("before forward")
+            loss = problem.loss(problem.draw())
+            if broken and place == "loss":
+                raise Broken("in the loss")
+            loss.backward()
+            if broken and place == "after":
+                raise Broken("after backward")
+            return loss
+
+        before = [*problem.parameters(), *(buffer.clone() for buffer in problem.model.buffers())]
+        try:
+            problem.optimizer.step(closure)
+        except (Broken, RuntimeError) as error:
+            errors.append(f"{type(error).__name__}: {error}")
+            if at > 1:  # the layers with running statistics are known
+                now = [*problem.parameters(), *problem.model.buffers()]
+                assert all(torch.equal(a, b) for a, b in zip(before, now, strict=True))
+    return errors, numbers(problem), problem.whole()
+
+
+@pytest.mark.parametrize("at", [1, 4, TURNS - 2], ids=["first", "in the first search", "later"])
+@pytest.mark.parametrize("place", ["before", "loss", "after"])
+def test_a_closure_that_fails_on_one_rank_raises_on_all(two, place, at):
+    (first, mine, averages), (second, its, its_averages) = two(failing, place, at)
+    assert len(first) == len(second) == 1
+    assert "rank 1: Broken: " in first[0]
+    assert second[0].startswith("Broken: ")
+    assert mine == its
+    assert mine[2] == TURNS - 1
+    assert all(map(torch.equal, averages, its_averages))
+
+
+def one_without_gradient(rank, size):
+    problem = trained(rank, size, "ddp")
+    problem.closure()
+    if rank == 1:
+        problem.optimizer.zero_grad()
+    problem.optimizer.step()
+
+
+def test_a_rank_without_gradients_reports_it_to_all(two):
+    first, second = two.run(one_without_gradient)
+    assert "rank 1: RuntimeError: no parameter has a gradient" in first
+    assert "no parameter has a gradient" in second
+
+
+def not_finite(rank, size, kind, first, times, factor):
+    """The loss of rank 1 is multiplied by a number in some calls."""
+    problem = Trained(rank, size, kind=kind, search=None, model=net, dtype=torch.float32)
+    for turn in range(TURNS):
+        problem.optimizer.zero_grad()
+        loss = problem.loss(problem.draw())
+        if rank == 1 and first <= turn < first + times:
+            loss = loss * factor
+        loss.backward()
+        problem.optimizer.step()
+    return numbers(problem), joined(problem), problem.whole()
+
+
+@pytest.mark.parametrize("factor", [float("nan"), 1e30], ids=["nan", "overflowing squares"])
+@pytest.mark.parametrize(("first", "times"), [(3, 2), (22, 1), (22, 3)])
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loss_that_is_not_finite_on_one_rank_is_so_for_all(two, kind, first, times, factor):
+    (mine, points, averages), (its, its_points, its_averages) = two(not_finite, kind, first, times, factor)
+    assert mine == its
+    assert all(map(torch.equal, [*points, *averages], [*its_points, *its_averages]))
+    assert all(tensor.isfinite().all() for tensor in [*points, *averages])
+
+
+def evaluated(rank, size):
+    """Predictions with averaged parameters and statistics, and whether training continues where it was."""
+    problem = trained(rank, size, "ddp", model=Fragile)
+    before = [*problem.parameters(), *(buffer.clone() for buffer in problem.model.buffers())]
+    with problem.optimizer.eval(), torch.no_grad():
+        problem.model.eval()
+        predictions = problem.model(problem.inputs)
+        buffers = [buffer.clone() for buffer in problem.model.buffers()]
+        problem.model.train()
+    after = [*problem.parameters(), *problem.model.buffers()]
+    differ = any(not torch.equal(one, other) for one, other in zip(buffers, problem.model.buffers(), strict=True))
+    return predictions, differ, all(map(torch.equal, before, after))
+
+
+def test_running_statistics_are_averaged_and_set_back_on_all_ranks(two):
+    (first, differ, _), (second, its_differ, _) = answers = two(evaluated)
+    assert torch.equal(first, second)
+    assert differ
+    assert its_differ
+    assert answers[0][2]
+
+
+def evaluated_on_one_rank(rank, size):
+    """As many do with DDP: only rank 0 evaluates and saves."""
+    problem = trained(rank, size, "ddp")
+    if rank == 0:
+        with problem.optimizer.eval():
+            [parameter.sum() for parameter in problem.model.parameters()]
+    for _ in range(3):
+        problem.turn()
+    return numbers(problem), problem.whole()
+
+
+def test_with_ddp_one_rank_may_evaluate_alone(two):
+    (mine, averages), (its, its_averages) = two(evaluated_on_one_rank)
+    assert mine == its
+    assert all(map(torch.equal, averages, its_averages))
+
+
+def save(rank, size, folder, kind, turns, flat, evaluating):
+    problem = trained(rank, size, kind, turns=turns)
+    if evaluating:
+        with problem.optimizer.eval():
+            _save(problem, folder, flat)
+    else:
+        _save(problem, folder, flat)
+    for _ in range(TURNS):
+        problem.turn()
+    return numbers(problem), joined(problem), problem.whole()
+
+
+def resume(rank, size, folder, kind, turns, flat):
+    problem = Trained(rank, size, kind=kind, search=None, model=net)
+    _load(problem, folder, flat)
+    for _ in range(turns):
+        problem.draw()
+    for _ in range(TURNS):
+        problem.turn()
+    return numbers(problem), joined(problem), problem.whole()
+
+
+@pytest.mark.parametrize(
+    ("kind", "turns", "flat"), [("ddp", 4, False), ("ddp", 25, True), ("fsdp", 4, True), ("fsdp", 25, False)]
+)
+def test_training_resumes_bit_for_bit(two, tmp_path, kind, turns, flat):
+    saved = two(save, str(tmp_path), kind, turns, flat, False)
+    for before, after in zip(saved, two(resume, str(tmp_path), kind, turns, flat), strict=True):
+        assert after[0] == before[0]
+        assert all(map(torch.equal, [*after[1], *after[2]], [*before[1], *before[2]]))
+
+
+@pytest.mark.parametrize(("kind", "flat"), [("ddp", False), ("fsdp", True)])
+def test_a_checkpoint_of_eval_resumes_from_the_last_accepted_point(two, tmp_path, kind, flat):
+    """Torch loads only the tensors that a new optimizer has too, and the point of training is not one of these."""
+    saved = two(save, str(tmp_path), kind, 25, flat, True)
+    (mine, points, averages), (its, its_points, its_averages) = two(resume, str(tmp_path), kind, 25, flat)
+    assert mine == its
+    assert mine[-1] == "STEPS"
+    assert 0 <= saved[0][0][3] - mine[3] <= 1  # at most one step is repeated
+    assert all(map(torch.equal, [*points, *averages], [*its_points, *its_averages]))
+    assert all(tensor.isfinite().all() for tensor in [*points, *averages])
+
+
+@pytest.mark.parametrize(("more", "flat"), [(True, True), (False, False)])
+def test_another_number_of_processes_resumes(two, three, tmp_path, more, flat):
+    before, after = (two, three) if more else (three, two)
+    (step, _, *counts), points, averages = before(save, str(tmp_path), "fsdp", 25, flat, False)[0]
+    for mine, its_points, its_averages in after(resume, str(tmp_path), "fsdp", 25, flat):
+        assert mine[0] == pytest.approx(step, rel=1e-6)
+        assert mine[2:] == tuple(counts)
+        torch.testing.assert_close(its_points, points, rtol=1e-6, atol=1e-9)
+        torch.testing.assert_close(its_averages, averages, rtol=1e-6, atol=1e-9)
