@@ -486,8 +486,8 @@ def make(folder: Path) -> None:
 
 
 HEADLINE = HERE / "headline.svg"
-PANELS = 3
-"""Cases in the headline picture: the longest budgets, of as many problems."""
+SHOWN = ("mnist-dropout", "text-transformer", "digits-mlp")
+"""Problems in the headline picture: images, text, and a small data set that is trained for too long."""
 
 
 def headline(training: Training, inks: Inks = LIGHT) -> Figure:
@@ -497,7 +497,7 @@ def headline(training: Training, inks: Inks = LIGHT) -> Figure:
         if case.tuned is not None and {OURS, UNTOUCHED} <= case.entries.keys():
             cases.setdefault(case.setting.problem.name, case)
     with style.settings(inks):
-        shown = list(cases.values())[:PANELS]
+        shown = [cases[name] for name in SHOWN]
         figure, axes = style.panels(1, len(shown), height=2.9, width=3.2 * len(shown))
         for axis, case in zip(axes.flat, shown, strict=True):
             assert case.tuned is not None

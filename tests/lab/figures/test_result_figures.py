@@ -27,7 +27,7 @@ def runs(store):
 
 
 def runs_of(name, runs):
-    """The runs of a figure: those of `today` need packages that may not be installed, so they are the committed ones."""
+    """The runs of a figure; those of `today` need packages that may be missing, so they are the committed ones."""
     return runs if name != "study_today" else [run for run in traces(PACKED) if run.budget == 1000]
 
 
