@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
+from gradline.function import solve
 from gradline.protocol import (
     Moments,
     Origin,
@@ -336,3 +337,11 @@ def test_finite_is_about_the_function(seen, finite):
 def test_reasons_are_sentences():
     assert str(Stop.STEP_MAX) == Stop.STEP_MAX.value == "still downhill at the largest step allowed"
     assert len({stop.value for stop in Stop}) == len(Stop)
+
+
+def test_a_record_is_shown_in_a_line_and_in_notebooks_with_its_probes():
+    record = solve(GolsI(step_first=1.0), lambda step: step - 0.7)
+    assert repr(record).startswith(f"<GolsI: step {record.step:.3g}, {record.evaluations} probe")
+    assert str(record.stop) in repr(record)
+    assert len(repr(record)) < 150
+    assert record._repr_html_().count("<tr>") == 1 + record.evaluations

@@ -210,7 +210,7 @@ def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collect
     return cast("Collection[int]", ask(transcript)) if ask else (len(transcript) - 1,)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Record(Generic[O, M]):
     """A finished search: the search object, its origin and initial memory, its outcome and transcript.
 
@@ -225,6 +225,21 @@ class Record(Generic[O, M]):
 
     def __iter__(self) -> Iterator[Any]:
         return iter((self.outcome, self.transcript))
+
+    def __repr__(self) -> str:
+        count = len(self.transcript)
+        probes = f"{count} probe{'' if count == 1 else 's'}"
+        return f"<{type(self.search).__name__}: step {self.step:.3g}, {probes}: {self.stop}>"
+
+    def _repr_html_(self) -> str:
+        """Return the record as notebooks show it: in a sentence, and with a row for each probe."""
+        rows = "".join(
+            f"<tr><td>{place}</td><td>{step:.4g}</td><td>{seen.slope:.4g}</td></tr>"
+            for place, (step, seen) in enumerate(self.transcript)
+        )
+        table = f"<table><tr><th>probe</th><th>step</th><th>slope</th></tr>{rows}</table>" if rows else ""
+        cosine = "" if math.isnan(self.cosine) else f", cosine {self.cosine:.3f}"
+        return f"<p><b>{type(self.search).__name__}</b>: step {self.step:.4g}{cosine}. {self.stop}.</p>{table}"
 
     @property
     def step(self) -> float:
