@@ -68,7 +68,7 @@ def test_nothing_but_empty_parameters_has_no_direction():
     assert optimizer.last.stop is Stop.ZERO_DIRECTION
 
 
-@pytest.mark.parametrize(("count", "size"), [(1000, 10), (20, 2000)])  # side by side, and one by one
+@pytest.mark.parametrize(("count", "size"), [(1000, 10), (20, 5000)])  # side by side, and one by one
 @pytest.mark.parametrize("direction", DIRECTIONS)
 def test_many_parameters_move_as_one_vector(count, size, direction):
     generator = torch.Generator().manual_seed(0)

@@ -33,7 +33,7 @@ _INDEPENDENT = (
     torch.optim.SGD,
 )
 """Optimizers whose update, but for weight decay, does not depend on the values of the parameters."""
-_FUSED = (torch.optim.Adam, torch.optim.AdamW, torch.optim.SGD)
+_FUSED = (torch.optim.Adam, torch.optim.AdamW)
 """Those with a fused kernel on CPUs."""
 _CHOSEN = ("foreach", "capturable", "differentiable")
 """Options that choose another implementation."""
@@ -78,6 +78,7 @@ class Update:
                 f"the learning rate's place), got {type(base).__name__}"
             )
         self.base = base
+        self._replaced: tuple[list[tuple[Tensor, Tensor]], list[tuple[dict[str, Any], dict[str, Any]]]] = ([], [])
         self._trusted: Line | None = None  # the line for which the base left other parameters unchanged
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
@@ -105,7 +106,6 @@ class Update:
         """Have the base optimizer add its update to zeros in place of the parameters."""
         groups, parameters, directions = self.base.param_groups, line.parameters, line.directions
         foreach_zero_(directions)  # not a product by 0, which keeps NaN
-        before = [(group["lr"], group.get("fused")) for group in groups]
         fuse = type(self.base) in _FUSED and all(
             # The kernels go through memory, so that all tensors of a parameter must have one layout.
             parameter.is_cpu
@@ -114,7 +114,10 @@ class Update:
             and parameter.grad.is_contiguous()
             for parameter, direction in zip(parameters, directions, strict=True)
         )
-        values = [parameter.data for parameter in parameters]
+        self._replaced = (
+            [(parameter, parameter.data) for parameter in parameters],
+            [(group, {name: group[name] for name in ("lr", "fused") if name in group}) for group in groups],
+        )
         try:
             for group in groups:
                 group["lr"] = 1.0
@@ -125,18 +128,22 @@ class Update:
             with line.ranks.telling():
                 self.base.step()
         finally:
-            for parameter, value in zip(parameters, values, strict=True):
-                parameter.data = value
-            for group, (lr, fused) in zip(groups, before, strict=True):
-                group["lr"] = lr
-                if "fused" in group:
-                    group["fused"] = fused
+            self.restore()
         for group in groups:
             if group["weight_decay"]:
                 chosen = set(map(id, group["params"]))
                 for parameter, direction in zip(parameters, directions, strict=True):
                     if id(parameter) in chosen:
                         direction.add_(parameter, alpha=-group["weight_decay"])
+
+    def restore(self) -> None:
+        """Put back the parameters that zeros stand in for; after an interrupt it can be called again."""
+        parameters, groups = self._replaced
+        for parameter, value in parameters:
+            parameter.data = value
+        for group, options in groups:
+            group.update(options)
+        self._replaced = ([], [])
 
     def _move(self, line: Line) -> None:
         """Have the base optimizer move the parameters, and take the difference."""
@@ -201,6 +208,7 @@ class Update:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.base = state["kind"].__new__(state["kind"])
         self.base.__setstate__(state["attributes"])
+        self._replaced = ([], [])
         self._trusted = None
 
 

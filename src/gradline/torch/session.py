@@ -194,6 +194,8 @@ class Session:
         fails, it can be called again.
         """
         driver, line = self.driver, self.line
+        if isinstance(self.direction, Update):
+            self.direction.restore()
         self.standing = Standing.ACCEPTED
         self.context.statistics.put_back()
         if line is None:

@@ -68,11 +68,11 @@ def test_curves_are_thinned_and_keep_the_points_that_measures_are_read_from():
     thin = thinned(whole, TARGET)
     assert len(whole.points) == 61
     assert len(thin.points) == POINTS
-    assert thin.points[-1] == whole.points[-1]
-    assert thin.last == whole.last != thin.points[-1]
+    assert repr(thin.points[-1]) == repr(whole.points[-1])  # NaN is not equal to itself
+    assert repr(thin.last) == repr(whole.last) != repr(thin.points[-1])
     assert thin.points[0].evaluations == 0
     assert evaluations_to(thin, TARGET) == evaluations_to(whole, TARGET) < math.inf
-    assert thinned(thin, TARGET) == thin
+    assert repr(thinned(thin, TARGET)) == repr(thin)
 
 
 def test_places_are_even_and_hold_those_that_must_be_kept():
@@ -117,7 +117,7 @@ def test_a_file_that_is_damaged_or_another_is_refused(tmp_path, records):
         (b"", "damaged"),
         (b"setting,method\n", "gzip"),
         (gzip.compress(b"[1, 2]"), "does not say that it holds runs"),
-        (gzip.compress(json.dumps({**values, "format": 9}).encode()), "its format is 9, this version reads 2"),
+        (gzip.compress(json.dumps({**values, "format": 9}).encode()), "its format is 9, this version reads 3"),
         (gzip.compress(json.dumps(short).encode()), "damaged"),
         (content[:200] + bytes([content[200] ^ 255]) + content[201:], "damaged"),
     ):

@@ -37,7 +37,7 @@ def test_the_number_is_put_back_also_after_an_error(three):
     assert torch.get_num_threads() == 3
 
 
-@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if not figure.NEEDS and name != "figure_4"])
+@pytest.mark.parametrize("name", [name for name, figure in FIGURES.items() if not figure.needs and name != "figure_4"])
 def test_illustrations_compute_on_one_thread(three, monkeypatch, name):
     class SeenError(Exception):
         pass
