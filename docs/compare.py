@@ -520,7 +520,9 @@ def headline(training: Training, inks: Inks = LIGHT) -> Figure:
 if __name__ == "__main__":
     for ink, path in ((LIGHT, HEADLINE), (DARK, HEADLINE.with_stem("headline-dark"))):
         with matplotlib.rc_context({"svg.hashsalt": "headline"}):
-            headline(read_training()[1], ink).savefig(path, facecolor="none", metadata={"Date": None})
+            headline(read_training()[1], ink).savefig(
+                path, facecolor="white" if ink is LIGHT else "none", metadata={"Date": None}
+            )
     page = filled_training(filled(PAGE.read_text(encoding="utf-8"), *read()), *read_training())
     PAGE.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")
