@@ -1,10 +1,8 @@
 """`gradline.Angle` with loss scaling, accumulation, clipping and `torch.compile`, and what a step costs."""
 
-import gc
-
 import pytest
 import torch
-from helpers import Problem, equal
+from helpers import Problem, end_listening, equal
 from torch import nn
 from torch.amp import GradScaler
 from torch.nn.utils import clip_grad_norm_
@@ -173,8 +171,7 @@ class Counting:
 
 @pytest.fixture
 def compiler():
-    gc.collect()
-    nn.Identity()(torch.ones(1))  # ends what optimizers of other tests left behind: no hook is compiled
+    end_listening()  # no hook is compiled
     torch.compiler.reset()
     yield Counting()
     torch.compiler.reset()

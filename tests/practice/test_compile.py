@@ -1,11 +1,10 @@
 """`torch.compile` of the model: compiled once, whatever the search does to its parameters."""
 
-import gc
 import shutil
 
 import pytest
 import torch
-from helpers import Problem, equal
+from helpers import Problem, end_listening, equal
 from torch import nn
 
 import gradline
@@ -30,8 +29,7 @@ class Counting:
 
 @pytest.fixture(autouse=True)
 def fresh():
-    gc.collect()
-    nn.Identity()(torch.ones(1))  # ends what optimizers of other tests left behind: no hook is compiled
+    end_listening()  # no hook is compiled
     torch.compiler.reset()
     yield
     torch.compiler.reset()

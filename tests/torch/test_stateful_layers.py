@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 import torch
-from helpers import Problem, equal
+from helpers import Problem, end_listening, equal
 from torch import nn
 
 import gradline
@@ -321,8 +321,7 @@ def test_forward_passes_between_steps_count():
 
 def test_no_hook_is_left_behind():
     hooks = nn.modules.module._global_forward_pre_hooks
-    gc.collect()
-    nn.Identity()(torch.ones(1))
+    end_listening()
     before = dict(hooks)
     problem = problem_of(normed)
     assert len(hooks) == 1
@@ -336,8 +335,7 @@ def test_no_hook_is_left_behind():
 
 
 def test_the_garbage_collector_changes_no_dictionary_that_may_be_iterated():
-    gc.collect()
-    nn.Identity()(torch.ones(1))
+    end_listening()
     hooks, listening = nn.modules.module._global_forward_pre_hooks, context._listening
     kept, dropped = problem_of(normed), problem_of(normed)
     sizes = len(hooks), len(listening._contexts)

@@ -11,7 +11,7 @@ from gradline.lab.studies import plan
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 8])
-@pytest.mark.parametrize("name", ["bcwd", "bcwd-fixed", "netpi-10", "direction-vs-step", "prls-losses"])
+@pytest.mark.parametrize("name", ["bcwd", "bcwd-fixed", "netpi-10", "direction-vs-step", "static-vs-dynamic"])
 def test_groups_hold_every_run_once_and_do_not_mix_what_cannot_go_together(name, workers):
     runs = plan(studies.load(name))
     made = groups(runs, workers, group_key)

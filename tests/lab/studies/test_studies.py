@@ -46,7 +46,7 @@ def test_a_shipped_study_plans_its_runs(name, count):
     assert 20 < len(study.title) < 110
     for run in runs:
         assert Run.from_dict(run.to_dict()) == run
-    if "mnist" not in name and "cifar" not in name and name not in ("compare", "train"):
+    if "mnist" not in name and "cifar" not in name and name not in ("compare", "train", "prls-losses", "today"):
         studies.validate(runs)
 
 
