@@ -103,7 +103,7 @@ def test_groups_take_the_defaults_and_names_may_be_given():
         [{"params": [("a", first)], "weight_decay": 0.5}, {"params": [("b", second)], "lr_scale": 0.1}],
         betas=(0.5, 0.6),
     )
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.01]  # AdamW's default
     assert [group["lr_scale"] for group in optimizer.param_groups] == [1.0, 0.1]
     assert {group["betas"] for group in optimizer.param_groups} == {(0.5, 0.6)}
     assert "lr_scale: 0.1" in repr(optimizer)

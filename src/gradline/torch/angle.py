@@ -96,7 +96,7 @@ class Angle(AngleState):
         betas: Adam's decay rates of the two moments.
         eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
             gradients are 0 there.
-        weight_decay: decoupled weight decay, as AdamW's: each step of size α multiplies the parameters by
+        weight_decay: decoupled weight decay, with AdamW's default: each step of size α multiplies the parameters by
             1 - α·`weight_decay`.
         lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.
         average: keep the average of the late points for `eval()`: one more copy of the parameters. `False`: `eval()`
@@ -114,7 +114,7 @@ class Angle(AngleState):
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0.01,
         lr_scale: float = 1.0,
         average: bool = True,
         model: nn.Module | None = None,

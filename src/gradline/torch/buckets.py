@@ -144,7 +144,9 @@ class Bucket:
 
     def move(self, step: float, times: float) -> None:
         """Add Adam's update to the points, and `times` of it to the displacement."""
-        self._update(self.points, step, decay=self.group["weight_decay"])
+        # A step so long that decay would turn the signs of the weights sets them to Adam's update alone.
+        decay, length = self.group["weight_decay"], step * self.group["lr_scale"]
+        self._update(self.points, step, decay=decay if decay * length <= 1.0 else 1.0 / length)
         self._displace(times)
 
     def halve(self, times: float) -> None:

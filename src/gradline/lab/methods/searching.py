@@ -212,8 +212,8 @@ def find_direction(name: str) -> Any:
 
 
 OWN = (
-    SearchMethod("angle", searches.Angle(), Direction("adam"), average=True),
-    SearchMethod("angle-last", searches.Angle(), Direction("adam")),
+    SearchMethod("angle", searches.Angle(), Direction("adamw"), average=True),
+    SearchMethod("angle-last", searches.Angle(), Direction("adamw")),
     SearchMethod("gols-i", searches.GolsI()),
     SearchMethod("gols-i-adam", searches.GolsI(), Direction("adam")),
     SearchMethod("gols-i-adam-0", searches.GolsI(), Direction.of("adam", {"betas": (0.0, 0.999)})),
