@@ -11,7 +11,7 @@ import numpy as np
 from sklearn.utils import check_array
 from torch.optim import Optimizer
 
-from gradline import searches
+from gradline.searches import search_classes
 from gradline.sklearn.network import ACTIVATIONS
 
 
@@ -40,7 +40,7 @@ def _require_search(search: Any) -> None:
         return
     kind = search if isinstance(search, type) else type(search)
     name = (search if isinstance(search, str) else kind.__name__).replace("-", "").lower()
-    meant = {known.lower(): known for known in searches.__all__}.get(name)
+    meant = {known.lower(): known for known in search_classes()}.get(name)
     if meant == "Angle":
         advice = "Angle is the default: leave search out, or write search=gradline.searches.Angle(...) for its settings"
     elif meant:
