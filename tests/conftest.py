@@ -13,6 +13,13 @@ def few_threads():
     torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
 
 
+@pytest.fixture(autouse=True, scope="session")
+def quick_collections():
+    """Spare the garbage collector the modules and tests themselves, which live to the end and are most objects."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="module")
 def nothing_lives_on():
     """A data loader that lives on keeps its worker processes, and these hold the browser's pipe open."""
