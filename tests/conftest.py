@@ -6,11 +6,9 @@ import os
 import pytest
 
 
-@pytest.fixture(autouse=True, scope="session")
-def few_threads():
-    """Tiny tensors are faster on one thread, and two test processes do not fight for the cores."""
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+# Before torch is imported, and for all processes that tests start: tiny tensors are faster on one thread, and on a busy
+# machine two threads wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 
 @pytest.fixture(autouse=True, scope="session")
