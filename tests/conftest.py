@@ -5,7 +5,6 @@ import os
 
 import pytest
 
-
 # Before torch is imported, and for all processes that tests start: tiny tensors are faster on one thread, and on a busy
 # machine two threads wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
