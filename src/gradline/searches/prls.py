@@ -221,13 +221,7 @@ class Prls:
             probes += 1
 
     def _told(
-        self,
-        units: Units,
-        surrogate: Surrogate,
-        plan: _Plan,
-        seen: Value,
-        number: dict[float, int | None],
-        probe: int,
+        self, units: Units, surrogate: Surrogate, plan: _Plan, seen: Value, number: dict[float, int | None], probe: int
     ) -> _Plan:
         """Add the probe at `plan.point` to the surrogate and to `number`, and return the next plan."""
         point = plan.point
