@@ -4,13 +4,10 @@ import html.parser
 import itertools
 import re
 import stat
-import zipfile
 from dataclasses import replace
-from importlib.resources import files
 
 import pandas as pd
 import pytest
-from lab import small_store
 
 from gradline.lab import Store, report, run_study, summary
 from gradline.lab.cli import main
@@ -271,13 +268,3 @@ def test_a_place_that_cannot_be_written_to_says_so(one_run, tmp_path, capsys):
 
 def test_the_page_can_be_read_by_others(page_file):
     assert stat.S_IMODE(page_file.stat().st_mode) & stat.S_IROTH
-
-
-def test_the_page_is_whole_in_the_wheel(tmp_path):
-    builders = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
-    root = small_store.__file__.rpartition("tests")[0]
-    (wheel,) = builders.WheelBuilder(root).build(directory=str(tmp_path))
-    names = zipfile.ZipFile(wheel).namelist()
-    for name in ("page.html.jinja", "page.js", "page.css"):
-        assert f"gradline/lab/report/{name}" in names
-        assert files("gradline.lab.report").joinpath(name).is_file()
