@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -15,14 +16,13 @@ from gradline import searches
 from gradline.lab.methods.method import Absent, Method
 from gradline.lab.tools.names import require_name
 from gradline.protocol import Search
+from gradline.searches import search_classes
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
     from gradline.lab.methods.objective import Objective
     from gradline.lab.methods.stepper import Stepper
 
-SEARCHES = tuple(name for name in searches.__all__ if dataclasses.is_dataclass(getattr(searches, name)))
-"""The names of the searches in `gradline.searches`."""
 DECAY = {"adam": 0.0, "adamw": 0.01}
 """Weight decay of the directions that `gradline.Angle` has built in, where it is not given."""
 
@@ -127,7 +127,7 @@ class SearchMethod(Method):
     def to_dict(self) -> dict[str, Any]:
         """Return the method as plain values: every field of its search, and the revision of its class."""
         kind = type(self.search)
-        ours = getattr(searches, kind.__name__, None) is kind
+        ours = search_classes().get(kind.__name__) is kind
         module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as workers know a script
         return {
             "kind": "search",
@@ -160,7 +160,7 @@ class SearchMethod(Method):
         imported = vars(sys.modules[module]) if module in sys.modules else {}
         if attribute and attribute not in imported:
             return Absent(json.dumps(values))
-        if values["revision"] != revision_of(imported.get(attribute) or getattr(searches, values["search"], None)):
+        if values["revision"] != revision_of(imported.get(attribute) or search_classes().get(values["search"])):
             return Absent(json.dumps(values))
         return cls.from_dict(values)
 
@@ -183,8 +183,9 @@ def find_search(name: str) -> Any:
         # Before it is called: a description must not be able to call whatever it likes.
         require(is_search, "search", "a dataclass with a method `search`", "its settings are stored", name)
         return kind
-    require(name in SEARCHES, "search", "one of gradline.searches or 'package.module:Class'", "it is looked up", name)
-    return getattr(searches, name)
+    known = search_classes()
+    require(name in known, "search", "one of gradline.searches or 'package.module:Class'", "it is looked up", name)
+    return known[name]
 
 
 def directions() -> dict[str, Any]:
@@ -211,6 +212,15 @@ def find_direction(name: str) -> Any:
     return known[name]
 
 
+def _with_defaults() -> Iterator[SearchMethod]:
+    """Yield a method for each search class whose settings all have defaults: "golden-section" is `GoldenSection()`."""
+    for name, kind in search_classes().items():
+        called = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+        required = [field for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
+        if not required and called not in {method.name for method in OWN}:
+            yield SearchMethod(called, kind())
+
+
 OWN = (
     SearchMethod("angle", searches.Angle(), Direction("adamw"), average=True),
     SearchMethod("angle-last", searches.Angle(), Direction("adamw")),
@@ -221,13 +231,7 @@ OWN = (
 )
 """What stands for gradline in comparisons."""
 OTHERS = (
-    SearchMethod("gols-b", searches.GolsB()),
-    SearchMethod("gols-back", searches.GolsBack()),
-    SearchMethod("gols-max", searches.GolsMax()),
-    SearchMethod("armijo", searches.Armijo()),
-    SearchMethod("golden-section", searches.GoldenSection()),
-    SearchMethod("strong-wolfe", searches.StrongWolfe()),
-    SearchMethod("fixed-1", searches.Fixed(1.0)),
-    SearchMethod("fixed-10", searches.Fixed(10.0)),
-    SearchMethod("fixed-100", searches.Fixed(100.0)),
+    *_with_defaults(),
+    *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)),
 )
+"""Every other search, with its default settings."""

@@ -45,11 +45,12 @@ from typing import Any, TypeVar, cast
 
 from gradline.lab.jobs.runs import Sampling
 from gradline.lab.methods import GROUPS, METHODS, Direction, Method, SearchMethod
-from gradline.lab.methods.searching import SEARCHES, directions, find_direction, find_search
+from gradline.lab.methods.searching import directions, find_direction, find_search
 from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
 from gradline.lab.studies import MOST_SEEDS, Setting, Study, Tuned
 from gradline.lab.studies.toml import Place, StudyError, Toml, unknown
 from gradline.lab.tools.names import require_name
+from gradline.searches import search_classes
 
 E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
@@ -266,7 +267,7 @@ class _Reader:
             kind: Any = type(base.search) if base is not None else find_search(table["search"])
         except (ValueError, TypeError, ImportError, AttributeError) as error:
             named = isinstance(table["search"], str) and ":" in table["search"]
-            text = str(error) if named else unknown("search", table["search"], SEARCHES, plural="searches")
+            text = str(error) if named else unknown("search", table["search"], search_classes(), plural="searches")
             raise self.toml.error((*place, "search"), text) from None
         fields = {field.name for field in dataclasses.fields(kind) if field.init}
         _refuse_unknown(self.toml, (*place, "options"), options, fields, f"option of {kind.__name__}", plural="options")
