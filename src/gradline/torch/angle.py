@@ -555,7 +555,7 @@ class Angle(AngleState):
                     break
             else:
                 return buckets
-        moving = [parameter for parameter, _ in self._with_gradient()]
+        moving = self._with_gradient().parameters
         self._conform()
         for parameter in moving:
             add_state(parameter, self.state[parameter], average=self.average)

@@ -116,14 +116,17 @@ class GradlineOptimizer(Optimizer):
         shown, self._shown = self._shown, None
         if shown is None or self._told_of_lr:
             return
-        if any(group["lr"] != self._shown_in(group, shown) for group in self.param_groups):
-            self._told_of_lr = True
-            warnings.warn(
-                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
-                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
-                UserWarning,
-                stacklevel=6 if "step" in vars(self) else 5,  # beyond torch's wrappers, and a scheduler's
-            )
+        for group in self.param_groups:
+            if group["lr"] != self._shown_in(group, shown):
+                self._told_of_lr = True
+                warnings.warn(
+                    "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
+                    "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it "
+                    "gradline.NoSchedule",
+                    UserWarning,
+                    stacklevel=6 if "step" in vars(self) else 5,  # beyond torch's wrappers, and a scheduler's
+                )
+                return
 
     def _show(self, step: float) -> None:
         """Show a step in all groups' `lr`."""
@@ -139,22 +142,17 @@ class GradlineOptimizer(Optimizer):
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
-    def _clear(self) -> None:
-        for parameter in self._parameters():
-            parameter.grad = None
-
     def _gradients(self) -> Gradients:
         """Return the parameters that have a gradient, with their gradients, divided by GradScaler's scale."""
         found = self._with_gradient()
-        tensors = [local_gradient(parameter, gradient) for parameter, gradient in found]
-        scale = getattr(self, "grad_scale", None)
+        scale = vars(self).get("grad_scale")
         if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
-            foreach_mul_(tensors, float(1.0 / scale))
-        return Gradients([parameter for parameter, _ in found], tensors)
+            foreach_mul_(found.tensors, float(1.0 / scale))
+        return found
 
-    def _with_gradient(self) -> list[tuple[Tensor, Tensor]]:
+    def _with_gradient(self) -> Gradients:
         """Return the parameters that have a gradient, with it; raise an error if there are none, or sparse ones."""
-        found = []
+        parameters, gradients = [], []
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -164,13 +162,14 @@ class GradlineOptimizer(Optimizer):
                             f"gradients must be dense (a slope is a sum over all entries), but a parameter of shape "
                             f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
                         )
-                    found.append((parameter, gradient))
-        if not found:
+                    parameters.append(parameter)
+                    gradients.append(local_gradient(parameter, gradient))
+        if not parameters:
             raise RuntimeError(
                 "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
                 "on parameters that require gradients"
             )
-        return found
+        return Gradients(parameters, gradients)
 
     def _refuse_complex(self, group: dict[str, Any]) -> None:
         """Remove the group just added, and raise an error, if one of its parameters is complex."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -54,6 +55,8 @@ class Line:
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
+        self._kinds = [_kind(part) for part in parts]
+        self._single = single_pass(parts) and not self._pair
         self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
         # A quarter of the gap between the two largest numbers: a finite number plus less than half of it stays finite.
@@ -89,17 +92,19 @@ class Line:
             return self
         return self._again(ranks)
 
-    def conforming(self) -> Line:
-        """Return the line converted to the parameters' current dtype and device; itself if they are unchanged."""
-        same = True
+    def conforms(self) -> bool:
+        """Return whether the parameters have kept shape, dtype and device."""
+        return [_kind(part) for part in self.parts] == self._kinds
+
+    def converted(self) -> Line:
+        """Return the line converted to the parameters' current dtype and device."""
         for parameter, part, origin in zip(self.parameters, self.parts, self.origins, strict=True):
             if part.shape != origin.shape:
                 raise RuntimeError(
                     f"parameters must keep their shapes (the search moves them along its line), but one of shape "
                     f"{tuple(origin.shape)} has {tuple(parameter.shape)} now; build a new optimizer for it"
                 )
-            same = same and part.dtype == origin.dtype and part.device == origin.device
-        return self if same else self._again(self.ranks)
+        return self._again(self.ranks)
 
     def _again(self, ranks: LocalReduce) -> Line:
         return Line.restored(
@@ -125,7 +130,7 @@ class Line:
         if not self._representable(step):
             for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
                 part.copy_(origin.double().add_(direction.double(), alpha=step))
-        elif fresh or not single_pass(parts):
+        elif fresh or not self._single:
             if not fresh:
                 foreach_copy_(parts, self.origins)
             foreach_add_(parts, self.directions, alpha=step)
@@ -142,12 +147,12 @@ class Line:
             self.away = False
             self.ranks.moved()
 
-    def versions(self) -> list[tuple[int, int]] | None:
-        """Return version counters that show writes to the parameters; `None` if they are sharded.
+    def versions(self) -> list[int] | None:
+        """Return version counters and addresses that show writes to the parameters; `None` if they are sharded.
 
         They show in-place operations and new storages (`p.data = …`), but not in-place operations on `p.data`.
         """
-        return None if self.sharded else [(version(part), part.data_ptr()) for part in self.parameters]
+        return None if self.sharded else [*map(version, self.parameters), *map(Tensor.data_ptr, self.parameters)]
 
     def is_at(self, step: float | None) -> bool:
         """Return whether the parameters equal x0 + step · d, or x0 if step is `None`, bit for bit.
@@ -241,6 +246,9 @@ class _Pair:
         numbers = torch.mv(self.rows, self.rows[1])
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
         return [math.sqrt(square), slope, *values]
+
+
+_kind = attrgetter("shape", "dtype", "device")
 
 
 def _same(left: Tensor, right: Tensor) -> bool:

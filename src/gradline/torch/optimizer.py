@@ -24,12 +24,11 @@ from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
-from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.integrations.lightning_private import accumulated_batches
 from gradline.torch.noise import Noise
 from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
-from gradline.torch.session import Session, Standing
-from gradline.torch.states import SavedOptimizer
+from gradline.torch.session import Closure, Session, Standing
+from gradline.torch.states import SEARCH, SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -119,9 +118,8 @@ class LineSearchOptimizer(SavedOptimizer):
         aim = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        evaluator = Evaluator(sensor, self._clear, self._gradients)
         context = ModuleContext(self._parameters, model)
-        self._session = Session(Driver(search), aim, evaluator, context, reuse_gradient=reuse_gradient)
+        self._session = Session(Driver(search), aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
         self._session.process_group = process_group
         self._session.settings = self._settings
         self.spread = spread
@@ -136,6 +134,7 @@ class LineSearchOptimizer(SavedOptimizer):
         self._told_of_change = False
         self._versions = None
         self._shown = None
+        self.param_groups[0][SEARCH] = repr(search)  # checkpoints load only existing keys
         self._show_step()
 
     @property
@@ -187,7 +186,8 @@ class LineSearchOptimizer(SavedOptimizer):
         """
         if torch.compiler.is_compiling():
             return uncompiled(LineSearchOptimizer.step, self, closure)
-        self._refuse_in_closure("step()")
+        if self._stepping:
+            self._refuse_in_closure("step()")
         session, driver = self._session, self._session.driver
         if session.standing.evaluating:
             self._forget_scaler()
@@ -214,7 +214,7 @@ class LineSearchOptimizer(SavedOptimizer):
         noise = None
         self._stepping = session.context.stepping = True
         try:
-            session.evaluator.ranks.begin(self._settings)
+            session.ranks.begin(self._settings)
             if closure is None:
                 session.advance(scaled=hasattr(self, "found_inf"))
             elif self.spread:
