@@ -20,7 +20,7 @@ from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local
 from gradline.torch.measuring import LocalReduce, is_small, single_pass
-from gradline.torch.private import foreach_add_, foreach_copy_, version
+from gradline.torch.private import foreach_add_, foreach_copy_, foreach_neg_, version
 
 
 class Gradients(NamedTuple):
@@ -200,6 +200,17 @@ class Line:
         moving = set(map(id, self.parameters))
         return [parameter for parameter in parameters if id(parameter) not in moving]
 
+    def aim_downhill(self, gradients: Gradients) -> None:
+        """Set the direction to the negative gradient."""
+        if self._pair and self._pair.holds(gradients.tensors):
+            torch.neg(self._pair.rows[1], out=self._pair.rows[0])
+        elif single_pass(self.directions):
+            for direction, gradient in zip(self.directions, gradients.tensors, strict=True):
+                torch.neg(gradient, out=direction)
+        else:
+            foreach_copy_(self.directions, gradients.tensors)
+            foreach_neg_(self.directions)
+
     def measure(self, gradients: Gradients, *more: Tensor) -> tuple[float, float, list[float]]:
         """Return the length of the gradient, the slope along the line, and `more` scalars, in one transfer.
 
@@ -235,14 +246,22 @@ class _Pair:
         self.directions, self.gradients = [
             [part.view(parameter.shape) for part, parameter in zip(row, parameters, strict=True)] for row in parts
         ]
+        self._held: list[Tensor] = []
+
+    def holds(self, gradients: list[Tensor]) -> bool:
+        """Return whether these gradients were the last to be measured."""
+        return gradients is self._held
 
     def measure_direction(self, gradients: list[Tensor]) -> list[float]:
-        foreach_copy_(self.gradients, gradients)
+        if gradients is not self._held:
+            foreach_copy_(self.gradients, gradients)
         square, slope = torch.mv(self.rows, self.rows[0]).tolist()
         return [slope, square]
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
+        self._held = []
         foreach_copy_(self.gradients, gradients)
+        self._held = gradients
         numbers = torch.mv(self.rows, self.rows[1])
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
         return [math.sqrt(square), slope, *values]
