@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local, local_gradient, whole
-from gradline.torch.measuring import LocalReduce, is_small
+from gradline.torch.measuring import LocalReduce, is_small, views_of
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
 __all__ = ["AGE", "AVERAGE", "DISPLACEMENT", "ORIGIN", "Bucket", "add_state", "buckets_of", "measured"]
@@ -181,23 +181,19 @@ class Packed(Bucket):
     """A bucket of small parameters on a CPU, in flat tensors. Its methods are those of `Bucket`, on one tensor each."""
 
     def _hold(self, state: Mapping[Tensor, Any]) -> None:
-        sizes = [parameter.numel() for parameter in self.parameters]
-        flat = torch.empty(sum(sizes), dtype=self.sort[0])
-        pair = torch.empty(2, sum(sizes), dtype=self.sort[0])  # gradient and displacement
-
-        def views(whole: Tensor) -> list[Tensor]:
-            return [part.view(p.shape) for part, p in zip(torch.split(whole, sizes), self.parameters, strict=True)]
+        pair = torch.empty(2, sum(map(Tensor.numel, self.parameters)), dtype=self.sort[0])  # gradient and displacement
+        flat = torch.empty_like(pair[0])
 
         def packed(name: str, whole: Tensor | None = None) -> list[Tensor]:
             if name not in state[self.parameters[0]]:
                 return []
             whole = torch.empty_like(flat) if whole is None else whole
-            for parameter, view in zip(self.parameters, views(whole), strict=True):
+            for parameter, view in zip(self.parameters, views_of(whole, self.parameters), strict=True):
                 state[parameter][name] = view.copy_(state[parameter][name])
             return [whole]
 
         self._pair, self._transposed = pair, pair.t()
-        self._points, self._gradients = views(flat), views(pair[0])
+        self._points, self._gradients = views_of(flat, self.parameters), views_of(pair[0], self.parameters)
         self._flat, self._gradient = [flat], [pair[0]]
         self.displacements = packed(DISPLACEMENT, pair[1])
         self.means, self.squares, self.origins, self.averages = map(packed, (MEAN, SQUARE, ORIGIN, AVERAGE))

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local
-from gradline.torch.measuring import LocalReduce, is_small, single_pass
+from gradline.torch.measuring import LocalReduce, is_small, single_pass, views_of
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_neg_, version
 
 
@@ -126,6 +126,8 @@ class Line:
         fresh = not self.away
         if fresh:
             self.leave()
+            if self._pair:
+                self._pair.release()
         parts = self.parts
         if not self._representable(step):
             for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
@@ -202,8 +204,8 @@ class Line:
 
     def aim_downhill(self, gradients: Gradients) -> None:
         """Set the direction to the negative gradient."""
-        if self._pair and self._pair.holds(gradients.tensors):
-            torch.neg(self._pair.rows[1], out=self._pair.rows[0])
+        if self._pair:
+            self._pair.aim_downhill(gradients.tensors)
         elif single_pass(self.directions):
             for direction, gradient in zip(self.directions, gradients.tensors, strict=True):
                 torch.neg(gradient, out=direction)
@@ -218,15 +220,15 @@ class Line:
         """
         along = self.directions_of(gradients.parameters)
         if self._pair and along is self.directions:
-            norm, slope, *values = self._pair.measure(gradients.tensors, more)
-            if 0.0 < norm < math.inf and math.isfinite(slope):
-                return norm, slope, values
+            square, slope, *values = self._pair.measure(gradients.tensors, more)
+            if 0.0 < square < math.inf and math.isfinite(slope):
+                return math.sqrt(square), slope, values
         return self.ranks.measure(gradients.parameters, gradients.tensors, along, *more)
 
     def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
         """Return the length of the direction and the slope along it for a gradient."""
         if self._pair and self.moves(gradients.parameters):
-            slope, square = self._pair.measure_direction(gradients.tensors)
+            square, slope = self._pair.measure_direction(gradients.tensors)
             if 0.0 < square < math.inf and math.isfinite(slope):
                 return math.sqrt(square), slope
         length, slope, _ = self.ranks.measure(self.parameters, self.directions, gradients.tensors)
@@ -240,31 +242,39 @@ class _Pair:
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
-        sizes = [parameter.numel() for parameter in parameters]
-        self.rows = torch.zeros(2, sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
-        parts = [row.split(sizes) for row in self.rows]
-        self.directions, self.gradients = [
-            [part.view(parameter.shape) for part, parameter in zip(row, parameters, strict=True)] for row in parts
-        ]
-        self._held: list[Tensor] = []
+        self._rows = torch.zeros(2, sum(map(Tensor.numel, parameters)), dtype=parameters[0].dtype)
+        self._direction, self._gradient = self._rows
+        self.directions, self.gradients = (views_of(row, parameters) for row in self._rows)
+        self._held: list[Tensor] | None = None  # the gradients that were copied last
 
-    def holds(self, gradients: list[Tensor]) -> bool:
-        """Return whether these gradients were the last to be measured."""
-        return gradients is self._held
-
-    def measure_direction(self, gradients: list[Tensor]) -> list[float]:
+    def take(self, gradients: list[Tensor]) -> None:
+        """Copy the gradients, unless they were copied already."""
         if gradients is not self._held:
+            self._held = None
             foreach_copy_(self.gradients, gradients)
-        square, slope = torch.mv(self.rows, self.rows[0]).tolist()
-        return [slope, square]
+            self._held = gradients
+
+    def release(self) -> None:
+        """Do not keep gradients alive."""
+        self._held = None
+
+    def aim_downhill(self, gradients: list[Tensor]) -> None:
+        """Set the direction to the negative gradient."""
+        self.take(gradients)
+        torch.neg(self._gradient, out=self._direction)
+
+    def measure_direction(self, gradients: list[Tensor]) -> tuple[float, float]:
+        """Return d·d and d·g."""
+        self.take(gradients)
+        square, slope = torch.mv(self._rows, self._direction).tolist()
+        return square, slope
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
-        self._held = []
-        foreach_copy_(self.gradients, gradients)
-        self._held = gradients
-        numbers = torch.mv(self.rows, self.rows[1])
+        """Return g·g, d·g and `more` scalars."""
+        self.take(gradients)
+        numbers = torch.mv(self._rows, self._gradient)
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
-        return [math.sqrt(square), slope, *values]
+        return [square, slope, *values]
 
 
 _kind = attrgetter("shape", "dtype", "device")

@@ -83,6 +83,12 @@ def is_small(tensors: Sequence[Tensor]) -> bool:
     )
 
 
+def views_of(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Return consecutive parts of a flat tensor in the shapes of parameters."""
+    parts = torch.split(flat, [parameter.numel() for parameter in parameters])
+    return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
+
+
 def single_pass(tensors: Sequence[Tensor]) -> bool:
     """Return whether to process tensors one by one in a single pass instead of by foreach kernels."""
     return tensors[0].is_cpu
