@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gradline.torch.private import foreach_norm
 
-_HALF = (torch.bfloat16, torch.float16)
+HALF = (torch.bfloat16, torch.float16)
 
 
 class LocalReduce:
@@ -116,7 +116,7 @@ def _measure(
         numbers = _to_host([*(_dot(part, part) for part in vectors), *products, *more])
         norm = math.sqrt(sum(numbers[:count]))
     else:
-        precise = torch.float32 if any(part.dtype in _HALF for part in vectors) else None
+        precise = torch.float32 if any(part.dtype in HALF for part in vectors) else None
         numbers = _to_host([*foreach_norm(vectors, precise), *products, *more])
         norm = math.hypot(*numbers[:count])
     end = count + len(products)
@@ -144,7 +144,7 @@ def _gram(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[float, flo
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
     """Return an inner product, computed in float32 or better: half precision would lose the digits of the sum."""
-    if left.dtype in _HALF:
+    if left.dtype in HALF:
         left, right = left.float(), right.float()
     if left.dim() == 1 and left.is_contiguous() and right.is_contiguous():
         return torch.dot(left, right)

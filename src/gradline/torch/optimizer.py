@@ -19,7 +19,7 @@ from gradline.torch.arguments import (
     without_lr,
     without_lrs,
 )
-from gradline.torch.base import EvalMode, uncompiled, warn_of
+from gradline.torch.base import EvalMode, caller, uncompiled, warn_of
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
@@ -208,7 +208,7 @@ class LineSearchOptimizer(SavedOptimizer):
         self._look_at_lr()
         self._conform()
         if self._changed():
-            self._look_at_parameters(stacklevel=6 if "step" in vars(self) else 5)
+            self._look_at_parameters()
         before, mark = driver.last, session.mark()
         loss = None
         noise = None
@@ -256,7 +256,7 @@ class LineSearchOptimizer(SavedOptimizer):
         session = self._session
         previously = session.standing.evaluating
         if not previously:
-            self._look_at_parameters(stacklevel=3)
+            self._look_at_parameters()
             if session.standing is Standing.PROBE and session.line is not None:
                 with torch.no_grad():
                     session.line.home()
@@ -326,7 +326,7 @@ class LineSearchOptimizer(SavedOptimizer):
         line = self._session.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 
-    def _look_at_parameters(self, stacklevel: int) -> None:
+    def _look_at_parameters(self) -> None:
         """Discard the search if the parameters are not at its probe; the next search then starts from them.
 
         Compares every parameter value. `step` calls it only if `_changed()`, which is cheap and detects all changes
@@ -346,7 +346,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     "gradline: the parameters were changed since the last step: a new search begins where they are "
                     "now. To change them again and again, do it at accepted points: in `with optimizer.eval():`",
                     UserWarning,
-                    stacklevel=stacklevel,
+                    stacklevel=caller(),
                 )
 
     def _settings(self) -> dict[str, str]:

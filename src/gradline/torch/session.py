@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from gradline.driver import Driver, Mark, Phase
 from gradline.protocol import Origin, Pending, candidates
+from gradline.torch.base import caller
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.distributed.reduce import find
@@ -324,7 +325,7 @@ class Session:
                 f"gradline: the step was taken, but its gradient cannot be used again ({error}): the next step begins "
                 f"with an evaluation",
                 RuntimeWarning,
-                stacklevel=7,
+                stacklevel=caller(),
             )
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:

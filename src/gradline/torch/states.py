@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -168,15 +168,6 @@ class SavedOptimizer(GradlineOptimizer):
         for name, count in needed.items():
             if found[name] < count:
                 raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
-
-    def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
-        """Restore state of another dtype than its parameter, such as NAdam's `mu_product`, which torch converts."""
-        places = [place for group in state_dict["param_groups"] for place in group["params"]]
-        for place, parameter in zip(places, self._parameters(), strict=True):
-            for name, value in state_dict["state"].get(place, {}).items():
-                if name in names and isinstance(value, Tensor):
-                    loaded = self.state[parameter][name]
-                    self.state[parameter][name] = value.to(loaded.device, copy=True)
 
     def _restore(self, saved: Saved) -> None:
         """Restore a saved search and the tensors that belong to it."""
