@@ -50,7 +50,7 @@ def logistic_regression() -> Problem:
         batch_size=50,
         targets_of={"GOLSI": 1.25, "GOLSI, direction=Adam": 1.4, "Angle": 1.5},
         block=40,
-        repetitions=200,
+        repetitions=60,
     )
 
 
@@ -65,7 +65,7 @@ def mlp() -> Problem:
         batch_size=100,
         targets_of={"GOLSI": 1.15, "GOLSI, direction=Adam": 1.3, "Angle": 1.4},
         block=10,
-        repetitions=80,
+        repetitions=24,
     )
 
 
@@ -86,7 +86,7 @@ def conv() -> Problem:
         batch_size=64,
         targets_of={"GOLSI": 1.03},
         block=4,
-        repetitions=20,
+        repetitions=8,
     )
 
 
@@ -102,7 +102,7 @@ def deep() -> Problem:
         batch_size=64,
         targets_of={"GOLSI": 1.2, "GOLSI, direction=Adam": 1.3, "Angle": 1.4},
         block=20,
-        repetitions=100,
+        repetitions=30,
     )
 
 
@@ -134,7 +134,7 @@ def transformer() -> Problem:
         batch_size=16,
         targets_of={"GOLSI": 1.02, "GOLSI, direction=Adam": 1.05, "Angle": 1.05},
         block=4,
-        repetitions=20,
+        repetitions=8,
     )
 
 
