@@ -131,6 +131,13 @@ def test_every_public_name_is_in_the_reference(site):
     assert not public - documented, f"not in the reference: {sorted(public - documented)}"
 
 
+def test_no_page_has_the_marks_of_an_unfinished_merge():
+    pages = [*DOCS.parent.glob("*.md"), *DOCS.rglob("*.md")]
+    assert not [
+        page for page in pages if re.search(r"^(<{7}|>{7}) |^={7}$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
 @pytest.fixture(scope="module")
 def pictures():
     spec = importlib.util.spec_from_file_location("gradline_docs_pictures", DOCS / "pictures.py")
