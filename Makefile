@@ -19,20 +19,22 @@ MACHINES ?= ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE,ONEDNN_MAX_CPU_ISA=S
 .PHONY: study test test-fast test-slow test-machines test-dist dist lint format docs benchmark clean
 .DEFAULT_GOAL := test
 
-INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check -c constraints.txt
+# Byte code is made when a module is first imported; to make it of every module took most of the installation's time.
+INSTALL = $(BIN)/pip install --quiet --disable-pip-version-check --no-compile -c constraints.txt
 
 .venv/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "gradline needs Python 3.11 or newer: make PYTHON=python3.12 ...")'
 	$(PYTHON) -m venv .venv
 
 .venv/study: pyproject.toml constraints.txt | .venv/bin/python
-	@echo "Setting up .venv for the study: a minute or two, once."
+	@echo "Setting up .venv for the study: about a minute, once."
 	$(INSTALL) -e '.[study]'
 	touch $@
 
 .venv/installed: .venv/study
 	@echo "Setting up .venv with everything that the tests use: a few minutes, once."
 	$(INSTALL) -e '.[dev]'
+	-@$(BIN)/python -W ignore -m compileall -q -j 0 .venv/lib >/dev/null  # in tests, a warning of a compiler is an error
 	touch $@
 
 study: .venv/study  ## The paper's study on the breast-cancer data (SEEDS=10 for all of it), its summary and its report

@@ -374,6 +374,100 @@ def draw_runs(data: dict[int, Run], inks: Inks) -> Figure:
     return figure
 
 
+# ---- A training run of Angle ----
+
+
+class AngleRun(NamedTuple):
+    """One training run of `gradline.Angle`, by evaluations; the losses are those of the test images."""
+
+    probes: Array
+    """The steps that the first search tried: the k-th at evaluation k + 2."""
+    evaluations: Array
+    steps: Array
+    cosines: Array
+    measured: Array
+    """The evaluations after which the test loss was measured."""
+    last: Array
+    average: Array
+
+
+def angle_data(*, epochs: int = 10, every: int = 5, seed: int = 0) -> AngleRun:
+    """README's perceptron on handwritten digits, with mini-batches of 32."""
+    from sklearn.datasets import load_digits
+
+    images, labels = (torch.tensor(part) for part in load_digits(return_X_y=True))
+    images = images.float() / 16.0
+    loss = torch.nn.functional.cross_entropy
+    probes: list[float] = []
+    rows, losses = [], []
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        model = torch.nn.Sequential(torch.nn.Linear(64, 128), torch.nn.ReLU(), torch.nn.Linear(128, 10))
+        optimizer = gradline.Angle(model.parameters())
+
+        def test_loss() -> float:
+            with torch.no_grad():
+                return loss(model(images[1300:]), labels[1300:]).item()
+
+        for _ in range(epochs):
+            for batch in torch.randperm(1300).split(32):
+                optimizer.zero_grad()
+                loss(model(images[batch]), labels[batch]).backward()
+                optimizer.step()
+                if optimizer.iterations == 0:  # the first search
+                    continue
+                if not rows:
+                    probes = [step for step, _ in optimizer.last.transcript]
+                rows.append((optimizer.evaluations, optimizer.last.step, optimizer.last.cosine))
+                if len(rows) <= every or len(rows) % every == 0:
+                    last = test_loss()
+                    with optimizer.eval():
+                        losses.append((optimizer.evaluations, last, test_loss()))
+    return AngleRun(np.array(probes), *np.array(rows).T, *np.array(losses).T)
+
+
+def draw_angle(data: AngleRun, inks: Inks) -> Figure:
+    """The step above, the cosine in the middle, the loss of the test images below."""
+    figure, axes = _panels(3, 1, inks, size=(8.4, 6.6), sharex=True, height_ratios=[3, 3, 4])
+    steps, cosines, losses = axes[:, 0]
+    when = np.arange(2, len(data.probes) + 2)
+    steps.plot(when, data.probes, "o", color=inks.faint, markersize=4, label="tried by the first search")
+    steps.plot(data.evaluations, data.steps, color=inks.blue, linewidth=1.8, label="taken")
+    steps.set_yscale("log")
+    steps.set_ylabel("step α")
+    cosines.axhline(0.0, color=inks.text, linewidth=0.8, linestyle=":")
+    inner = slice(1, None)  # the first search has no cosine
+    cosines.plot(
+        data.evaluations[inner],
+        data.cosines[inner],
+        ".",
+        color=inks.faint,
+        markersize=3.5,
+        label="of one mini-batch",
+        rasterized=True,
+    )
+    window = 25
+    mean = np.convolve(data.cosines[inner], np.ones(window) / window, mode="valid")
+    centre = data.evaluations[inner][window // 2 : window // 2 + len(mean)]
+    cosines.plot(centre, mean, color=inks.purple, linewidth=1.8, label=f"mean of {window}")
+    cosines.set_ylabel("cosine c")
+    losses.plot(data.measured, data.last, "--", color=inks.orange, linewidth=1.2, label="last weights")
+    losses.plot(data.measured, data.average, color=inks.green, linewidth=2.0, label="average, in optimizer.eval()")
+    losses.set_yscale("log")
+    losses.set_ylabel("loss of the test images")
+    losses.set_xscale("log")
+    losses.set_xlabel("gradient evaluations")
+    losses.set_xticks([2, 5, 10, 20, 50, 100, 200, 400])
+    steps.set_yticks([0.001, 0.01, 0.1])
+    losses.set_yticks([0.2, 0.5, 1.0, 2.0])
+    for scale in (losses.xaxis, steps.yaxis, losses.yaxis):
+        scale.set_major_formatter("{x:g}")
+        scale.set_minor_formatter("")
+    for axis, place in ((steps, "lower right"), (cosines, "lower right"), (losses, "upper right")):
+        _legend(axis, inks, loc=place)
+    return figure
+
+
 # ---- Single searches, drawn by gradline.plot ----
 
 
@@ -423,6 +517,7 @@ PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
     "landscape": (landscape_data, draw_landscape),
     "searches": (searches_data, draw_searches),
     "runs": (runs_data, draw_runs),
+    "angle": (angle_data, draw_angle),
     "one-search": (one_search_data, draw_record),
     "prls": (prls_data, draw_record),
 }

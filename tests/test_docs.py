@@ -131,6 +131,13 @@ def test_every_public_name_is_in_the_reference(site):
     assert not public - documented, f"not in the reference: {sorted(public - documented)}"
 
 
+def test_no_page_has_the_marks_of_an_unfinished_merge():
+    pages = [*DOCS.parent.glob("*.md"), *DOCS.rglob("*.md")]
+    assert not [
+        page for page in pages if re.search(r"^(<{7}|>{7}) |^={7}$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    ]
+
+
 @pytest.fixture(scope="module")
 def pictures():
     spec = importlib.util.spec_from_file_location("gradline_docs_pictures", DOCS / "pictures.py")
@@ -176,6 +183,19 @@ def test_what_the_text_says_of_one_search(pictures):
     assert min(slopes[:3]) > 0.0 > slopes[3]
     assert slopes[0] > abs(record.origin.at_zero.slope)  # steeper than the start was
     assert slopes[0] < 1.1 * abs(record.origin.at_zero.slope)  # if only just
+
+
+def test_what_the_text_says_of_a_training_run_of_angle(pictures):
+    with threads():
+        data = pictures.angle_data()
+    assert all(later == 2 * earlier for earlier, later in zip(data.probes[:-1], data.probes[1:-1], strict=False))
+    assert data.steps[0] < 0.1 * data.probes[:-1].max()  # a small part of the step where the slopes changed sign
+    assert data.cosines[1:8].max() < 0.0
+    assert data.steps[20] > 5.0 * data.steps[0]
+    assert abs(data.cosines[50:].mean()) < 0.05
+    assert data.steps[50:].max() < 3.0 * data.steps[50:].min()
+    late = data.measured > 50
+    assert np.abs(np.diff(data.average[late])).mean() < 0.7 * np.abs(np.diff(data.last[late])).mean()
 
 
 def test_what_the_text_says_of_prls(pictures):

@@ -10,6 +10,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 ROOT = Path(__file__).parents[1]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -100,8 +101,10 @@ def test_workflows_can_be_read():
     tests = yaml.safe_load((ROOT / ".github/workflows/test.yml").read_text(encoding="utf-8"))
     pythons = tests["jobs"]["platforms"]["strategy"]["matrix"]["python"]
     assert [f"Programming Language :: Python :: {one}" in PROJECT["classifiers"] for one in pythons] == [True] * 4
-    oldest = tests["jobs"]["torch"]["strategy"]["matrix"]["include"][0]["torch"].removesuffix(".*")
+    oldest = tests["jobs"]["torch"]["strategy"]["matrix"]["include"][0]["torch"].removeprefix("==").removesuffix(".*")
     assert PROJECT["optional-dependencies"]["torch"] == [f"torch>={oldest},<3"]
+    for one in tests["jobs"]["torch"]["strategy"]["matrix"]["include"]:
+        assert Requirement(f"torch{one['torch']}").specifier
 
 
 def test_searches_that_need_scipy_say_so():
