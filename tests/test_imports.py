@@ -162,7 +162,6 @@ NEEDS_TORCH = (
     "gradline.lab.findings.memory",
     "gradline.lab.problems.digits",
     "gradline.lab.problems.images",
-    "gradline.lab.problems.making",
     "gradline.lab.problems.networks",
     "gradline.lab.problems.paper",
     "gradline.lab.problems.physics",

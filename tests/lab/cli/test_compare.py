@@ -12,9 +12,10 @@ from gradline.lab.cli import main
 from gradline.lab.figures import FIGURES
 from gradline.lab.findings.packed import unpack
 from gradline.lab.jobs.store import Store
-from gradline.lab.methods import GROUPS, METHODS, Peer, scheduled
+from gradline.lab.methods import GROUPS, METHODS, Peer
 
-SCHEDULED = {peer.name for grid in scheduled.GRIDS.values() for peer in grid} | {peer.name for peer in scheduled.OTHERS}
+GRIDS = ("scheduled", "adamw-", "momentum-", "schedule-free-")
+SCHEDULED = {name for group, names in GROUPS.items() if group.startswith(GRIDS) for name in names}
 SMALL = ("--problem", "regression/10", "--method", "gols-i", "--method", "sgd", "--seeds", "2", "--budget", "6")
 
 

@@ -35,7 +35,7 @@ def store(tmp_path, runs):
 
 def test_a_result_comes_back_as_it_was(tmp_path, runs):
     store = Store(tmp_path)
-    result = Result(runs[0], result_of(runs[0]).columns, 1.25, "lockstep", {"gradline": "0"})
+    result = Result(runs[0], 1.25, "lockstep", {"gradline": "0"}, columns=result_of(runs[0]).columns)
     result.columns["slope"][:3] = [-np.inf, -0.0, 5e-324]
     store.save(result)
     loaded = store.load(runs[0].key)
@@ -235,7 +235,7 @@ def test_stalls(tmp_path, runs, steps, spent, stalled):
     columns["step"] = np.array([0.0, *steps])
     columns["train_error"][:] = 0.25
     columns["train_error"][2] = 0.0
-    Store(tmp_path).save(Result(runs[0], columns, 1.0, "lockstep"))
+    Store(tmp_path).save(Result(runs[0], 1.0, "lockstep", columns=columns))
     row = gradline.lab.summary(tmp_path).iloc[0]
     assert row.stalled == stalled
     assert row.zero_error_at == columns["evaluations"][2]

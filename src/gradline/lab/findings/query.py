@@ -175,14 +175,12 @@ def _chosen(
         )
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"directory must be one that a study was run into, but {directory} does not exist")
-    store = Store(directory, report=report)
-    for path, header in store.headers():
-        setting = configuration(header.run)
-        if all(_matches(setting[name], choice) for name, choice in chosen.items()):
-            try:
-                yield store.load(path.stem)
-            except KeyError as error:
-                store.distrust(path, error.__cause__)
+
+    def wanted(run: Run) -> bool:
+        setting = configuration(run)
+        return all(_matches(setting[name], choice) for name, choice in chosen.items())
+
+    return Store(directory, report=report).results(wanted)
 
 
 def _matches(value: Any, choice: Choice[Any]) -> bool:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradline.lab.jobs.result import Result, Status
+from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Absent
 from gradline.lab.tools.files import Report
@@ -106,10 +107,8 @@ def trajectory(result: Result) -> Trajectory:
 
 def trajectories(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Trajectory]:
     """The runs of comparisons in a directory, but for those of methods that are not the same here any more."""
-    store = Store(directory, report=report)
-    for path, header in store.headers():
-        if header.run.benchmark and not isinstance(header.run.method, Absent):
-            try:
-                yield trajectory(store.load(path.stem))
-            except KeyError as error:
-                store.distrust(path, error.__cause__)
+
+    def compared(run: Run) -> bool:
+        return run.benchmark and not isinstance(run.method, Absent)
+
+    return map(trajectory, Store(directory, report=report).results(compared))

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.grouping import groups, makespan, row_bytes
+from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.threads import threads
 

@@ -6,7 +6,6 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
 
 from gradline.lab.jobs.grouping import cost
 from gradline.lab.jobs.runs import Run
@@ -42,8 +41,8 @@ class Snapshot:
     left: float | None = None
 
 
-class Observer(Protocol):
-    """Receives the progress of a study."""
+class Observer:
+    """Receives the progress of a study, and ignores it: subclasses override what they show."""
 
     def update(self, snapshot: Snapshot) -> None:
         """Receive the progress, about twice a second."""
@@ -53,19 +52,6 @@ class Observer(Protocol):
 
     def error(self, text: str) -> None:
         """Receive an error: a run failed or a worker died."""
-
-
-class Silent:
-    """Observer that ignores everything."""
-
-    def update(self, snapshot: Snapshot) -> None:
-        """Do nothing."""
-
-    def message(self, text: str) -> None:
-        """Do nothing."""
-
-    def error(self, text: str) -> None:
-        """Do nothing."""
 
 
 class Meter:
@@ -102,10 +88,9 @@ class Meter:
 
     def _progress(self, task: Task) -> dict[str, int]:
         try:
-            progress: dict[str, int] = json.loads(self._settings.progress(task).read_text(encoding="utf-8"))
+            return json.loads(self._settings.progress(task).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
         except (OSError, ValueError):
             return {}
-        return progress
 
     def measure(self, tasks: list[Task]) -> tuple[int, float, float, float | None, float | None]:
         """Return evaluations, fraction of all work, seconds, evaluations per second, and seconds left."""

@@ -27,15 +27,16 @@ from types import FrameType
 import filelock
 
 from gradline.lab.jobs.checkpoints import Checkpoints
-from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
 from gradline.lab.jobs.locks import is_free, remove_locks
 from gradline.lab.jobs.partial import INTERVAL, Follower, Following
-from gradline.lab.jobs.progress import Meter, Observer, Silent, Snapshot
+from gradline.lab.jobs.progress import Meter, Observer, Snapshot
+from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.jobs.work import Task, TaskError, TaskReport, WorkerSettings, execute
+from gradline.lab.tools.arguments import require_count
 from gradline.lab.tools.files import remove_temporary_files
 from gradline.lab.tools.formatting import plural
 from gradline.searches.arguments import require
@@ -87,16 +88,14 @@ def run_all(
     follower: Follower | None = None,
 ) -> Summary:
     """Compute those runs that are not stored in a directory yet. See `gradline.lab.run_study`."""
-    require(
-        workers is None or (type(workers) is int and workers > 0), "workers", "above 0", "they do the work", workers
-    )
+    require_count("workers", workers, "processes", optional=True)
+    require_count("threads", threads, "threads of torch")
     require(checkpoint_every > 0.0, "checkpoint_every", "above 0", "it is a time", checkpoint_every)
-    require(type(threads) is int and threads > 0, "threads", "above 0", "they do the arithmetic", threads)
     check_backend(backend)
     directory = Path(out).resolve()
     with _mailbox(directory) as mailbox:
         settings = WorkerSettings(directory, mailbox, checkpoint_every, threads, None if follower is None else INTERVAL)
-        return _Runner(runs, settings, workers, backend, observer or Silent(), follower, make_engine, key).run()
+        return _Runner(runs, settings, workers, backend, observer or Observer(), follower, make_engine, key).run()
 
 
 class _Runner:

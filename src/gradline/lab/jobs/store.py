@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gradline.lab.jobs.result import COLUMNS, LATER, Result, Status
+from gradline.lab.jobs.result import COLUMNS, LATER, Header, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
 
@@ -50,18 +49,6 @@ class StoreWarning(UserWarning):
 
 class ResultError(ValueError):
     """A file is damaged, not written by gradline, or of another format."""
-
-
-@dataclass(frozen=True)
-class Header:
-    """The metadata of a file: a result without its table."""
-
-    run: Run
-    seconds: float
-    engine: str
-    versions: dict[str, str]
-    status: Status
-    reason: str
 
 
 class Store:
@@ -109,7 +96,7 @@ class Store:
         except FileNotFoundError:
             return False
         except ResultError as error:
-            self.distrust(path, error)
+            self._distrust(path, error)
             return False
         return True
 
@@ -129,10 +116,19 @@ class Store:
             except FileNotFoundError:
                 continue
             except ResultError as error:
-                self.distrust(path, error)
+                self._distrust(path, error)
                 continue
             self._compare_version(header)
             yield path, header
+
+    def results(self, wanted: Callable[[Run], bool] = lambda run: True) -> Iterator[Result]:
+        """Yield each usable result of the runs that are wanted, one in memory at a time."""
+        for path, header in self.headers():
+            if wanted(header.run):
+                try:
+                    yield self.load(path.stem)
+                except KeyError as error:
+                    self._distrust(path, error.__cause__)
 
     def save(self, result: Result) -> Path:
         """Write a result. An unusable file at its path is renamed to `.unreadable`."""
@@ -166,7 +162,7 @@ class Store:
                 f"even where revisions are equal"
             )
 
-    def distrust(self, path: Path, reason: object) -> None:
+    def _distrust(self, path: Path, reason: object) -> None:
         """Report once that a file is not used."""
         if path not in self._reported:
             self._reported.add(path)

@@ -18,12 +18,10 @@ from pathlib import Path
 
 from gradline.lab.jobs import partial
 from gradline.lab.jobs.checkpoints import Checkpoint, CheckpointError, Checkpoints
-from gradline.lab.jobs.engine import Engine, MakeEngine
 from gradline.lab.jobs.locks import Locks
-from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.result import Engine, MakeEngine, Result, versions
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.jobs.tables import versions
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.threads import threads
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from gradline import searches
 from gradline.lab.methods.method import Absent, Method
-from gradline.lab.tools.names import require_name
+from gradline.lab.tools.arguments import require_name
+from gradline.lab.tools.imports import import_named
 from gradline.protocol import Search
 from gradline.searches import search_classes
 from gradline.searches.arguments import require
@@ -175,10 +175,9 @@ def _default(fields: Any, name: str) -> Any:
 
 
 def find_search(name: str) -> Any:
-    """The class of a search: one of `gradline.searches`, or "package.module:Class"."""
+    """Return the class of a search: one of `gradline.searches`, or "package.module:Class"."""
     if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
+        kind = import_named("search", name, "Class", "it finds the steps")
         is_search = isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "search")
         # Before it is called: a description must not be able to call whatever it likes.
         require(is_search, "search", "a dataclass with a method `search`", "its settings are stored", name)
@@ -198,12 +197,11 @@ def directions() -> dict[str, Any]:
 
 
 def find_direction(name: str) -> Any:
-    """The class of a direction: one of `torch.optim` in lower case, or "package.module:Class"."""
+    """Return the class of a direction: one of `torch.optim` in lower case, or "package.module:Class"."""
     import torch
 
     if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
+        kind = import_named("direction", name, "Class", "its update is the direction")
         is_optimizer = isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
         require(is_optimizer, "direction", "a torch optimizer", "its update is the direction", name)
         return kind

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems import data
-from gradline.lab.problems.making import mean_of, seeded
+from gradline.lab.problems.supervised import mean_of, seeded
 from gradline.lab.problems.task import Measured, Task
 
 MEASURED = 300

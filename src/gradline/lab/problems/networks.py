@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gradline.lab.problems.network import Activation, Loss, Network
-from gradline.lab.problems.problem import imported
 from gradline.lab.problems.sampling import Purpose, chosen_samples, generator
 from gradline.lab.problems.task import Measured, Task
+from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
 
 CHUNK = 4096
@@ -176,9 +176,7 @@ def network(problem: Network, data: Data, *, seed: int) -> nn.Module:
 
 def built(name: str, seed: int) -> nn.Module:
     """Import and call "package.module:function", which builds a module from a generator."""
-    module, _, function = name.partition(":")
-    require(bool(module and function), "model", "'package.module:function'", "it is imported and called", name)
-    build = imported("model", name, "it builds the network")
+    build = import_named("model", name, "function", "it builds the network")
     number = int(generator(seed, Purpose.WEIGHTS).integers(2**63 - 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number)  # for models that draw their weights as torch does

@@ -16,8 +16,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gradline.lab.problems.problem import Problem, check_plan, sizes
-from gradline.lab.tools.names import PATTERN, require_name
+from gradline.lab.problems.problem import Problem
+from gradline.lab.tools.arguments import PATTERN
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
@@ -217,26 +217,17 @@ class Script(Problem):
     """A problem that a function of a Python file builds.
 
     Args:
-        name: what it is called in studies, files and figures.
         path: the file; empty for a function of this process that is in no file.
         function: its name. It returns a `Training`, or the first fields of one as a tuple.
         digest: a hash of the source, so that results of another version are not taken for those of this one.
-        budget: evaluations of one run.
-        batch_sizes: samples of a batch.
     """
 
-    name: str
+    kind = "script"
+
     path: str
     function: str
     digest: str
-    budget: int = 1000
     batch_sizes: tuple[int, ...] = (BATCH_SIZE,)
-    data: None = None
-    revision: int = 1
-
-    def __post_init__(self) -> None:
-        require_name("name", self.name)
-        check_plan(self.budget, self.batch_sizes)
 
     def build(self, seed: int) -> Task:
         """Call the function with the random numbers of a seed, and return its task."""
@@ -267,20 +258,6 @@ class Script(Problem):
             )
         return found  # type: ignore[no-any-return]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the problem as plain values, for JSON."""
-        return {"kind": "script", **dataclasses.asdict(self), "batch_sizes": list(self.batch_sizes)}
-
-    @property
-    def samples(self) -> int:
-        """Number of training samples."""
-        return sizes(self)[0]
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters that are trained."""
-        return sizes(self)[1]
-
     @property
     def described(self) -> str:
         """What is trained, in a line."""
@@ -293,7 +270,7 @@ def _seeded(seed: int, make: Callable[[], Any]) -> Any:
 
     import numpy as np
 
-    from gradline.lab.problems.making import seeded
+    from gradline.lab.problems.supervised import seeded
 
     numbers, others = np.random.get_state(), random.getstate()
     try:

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.making import seeded
-from gradline.lab.problems.supervised import build_task, split
+from gradline.lab.problems.supervised import build_task, seeded, split
 from gradline.lab.problems.task import Measured, Task
 
 FEATURES = 40

@@ -13,8 +13,7 @@ from torch import Tensor, nn
 
 from gradline.lab.problems import data
 from gradline.lab.problems.images import convolutional
-from gradline.lab.problems.making import seeded
-from gradline.lab.problems.supervised import Part, Split, build_task, cross_entropy, split, squared_error, wrong
+from gradline.lab.problems.supervised import Part, Split, build_task, cross_entropy, seeded, split, squared_error, wrong
 from gradline.lab.problems.task import Task
 
 SHIFT = 2

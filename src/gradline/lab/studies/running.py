@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Collection, Hashable
 
 from gradline.lab import engines
-from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.partial import Follower
 from gradline.lab.jobs.progress import Observer
+from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runner import Summary, run_all
 from gradline.lab.jobs.runs import Run
 from gradline.lab.studies import Study, load, plan, plan_tuned, validate

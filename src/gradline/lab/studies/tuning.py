@@ -12,7 +12,7 @@ import numpy as np
 from gradline.lab.jobs.result import Result, Status
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Method
-from gradline.lab.studies import Setting, Study, Tuned, plan
+from gradline.lab.studies.study import Setting, Study, Tuned, plan
 
 
 def choices(directory: str | os.PathLike[str], study: Study) -> Callable[[Setting, Tuned], Method | None]:

@@ -19,8 +19,8 @@ from gradline.lab.engines.sampling import (
     reuses,
     stuck,
 )
+from gradline.lab.jobs.result import Table
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.jobs.tables import Table
 from gradline.lab.problems.sampling import Batches, Indices
 from gradline.protocol import (
     Moments,
