@@ -10,7 +10,7 @@ from lab.study_runs import Arrays, blobs, finish, identical, ordinary, run
 
 from gradline import searches
 from gradline.lab.engines import group_key, make
-from gradline.lab.engines.lockstep import Lockstep
+from gradline.lab.engines.lockstep import Lockstep, layers
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Sampling
 from gradline.lab.methods import METHODS, SearchMethod
@@ -48,7 +48,10 @@ def interrupted(kind, runs, rounds, data=None):
 
 
 @pytest.mark.parametrize("rounds", [[0], [1], [17], [3, 9, 1, 1, 5, 20], [38, 2, 2]])
-def test_lock_step_goes_on_bit_for_bit(rounds):
+@pytest.mark.parametrize("large", [False, True])
+def test_lock_step_goes_on_bit_for_bit(monkeypatch, rounds, large):
+    if large:
+        monkeypatch.setattr(layers, "LARGE", 0)
     whole = finish(Lockstep(RUNS, blobs()))
     resumed = interrupted(Lockstep, RUNS, rounds)
     assert whole.keys() == resumed.keys()
@@ -111,7 +114,7 @@ def test_a_finished_run_need_not_be_given_again(kind):
 
 def test_a_state_of_another_engine_is_refused():
     state = Ordinary(RUNS[:1], blobs()).state_dict()
-    with pytest.raises(ValueError, match="state must be of lockstep runs, version 2"):
+    with pytest.raises(ValueError, match="state must be of lockstep runs, version 3"):
         Lockstep(RUNS[:1], blobs(), state=state)
     with pytest.raises(ValueError, match="state must be of ordinary runs"):
         Ordinary(RUNS[:1], blobs(), state=Lockstep(RUNS[:1], blobs()).state_dict())
