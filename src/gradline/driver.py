@@ -9,7 +9,7 @@ in one of three phases:
     ORIGIN   begin(origin)      a search begins and asks for a step             PROBE       move to `step` and evaluate
     ORIGIN   begin(origin)      no search is possible: the iteration ends       ORIGIN      evaluate the origin again
     PROBE    observe(seen)      the search asks for another step                PROBE       move to `step` and evaluate
-    PROBE    observe(seen)      the search ends with an outcome                 ENDED       move to the outcome's step
+    PROBE    observe(seen)      the search ends with an outcome                 ENDED       move to `step`, the outcome
     ENDED    accept()           memory, record and counters are updated         ORIGIN      begin from the new origin,
                                                                                             or evaluate it first
     any      abandon()          the search in progress is discarded             ORIGIN      evaluate the origin again
@@ -82,7 +82,7 @@ class Driver:
         driver.evaluations += 1
         if driver.phase is Phase.ORIGIN:
             driver.begin(Origin(Slope(-x * x), abs(x)))
-        elif driver.observe(Slope(-x * (x - driver.pending.step * x))):
+        elif driver.observe(Slope(-x * (x - driver.step * x))):
             x -= driver.accept().step * x
     assert abs(x) < 1e-3 and driver.iterations == 16
     ```
@@ -116,6 +116,14 @@ class Driver:
     def pending(self) -> Pending[Any, Any] | None:
         """The search in progress, or one that has ended and is not yet accepted."""
         return self.state.pending
+
+    @property
+    def step(self) -> float:
+        """Where the caller moves: to the step that the search asks for, to that of its outcome, or to 0, the origin."""
+        pending = self.state.pending
+        if pending is None:
+            return 0.0
+        return pending.step if pending.outcome is None else pending.outcome.step
 
     @property
     def last(self) -> Record[Any, Any] | None:
@@ -169,7 +177,7 @@ class Driver:
         return False
 
     def observe(self, seen: Slope) -> Outcome[Any] | None:
-        """Pass the observation at `pending.step` to the search; return its outcome, or `None` if it continues."""
+        """Pass the observation at `step` to the search; return its outcome, or `None` if it continues."""
         pending = self.state.pending
         if pending is None or pending.outcome is not None:
             raise self._error("observe")

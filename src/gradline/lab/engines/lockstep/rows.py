@@ -120,10 +120,7 @@ class Row:
 
     def step(self) -> float:
         """Where the next evaluation is."""
-        pending = self.driver.pending
-        if pending is None:
-            return 0.0
-        return pending.step if pending.outcome is None else pending.outcome.step
+        return self.driver.step
 
     def count(self) -> None:
         """Count an evaluation at an origin, and its batch."""
