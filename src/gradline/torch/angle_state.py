@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver
+from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver, unpack_memory
 from gradline.driver import Driver
 from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
 from gradline.torch.arguments import check_group
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
-from gradline.torch.checkpoint import VERSION, check_version, damaged, read
+from gradline.torch.checkpoint import check_fields, damaged, read, with_fields
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import own_attributes
 from gradline.torch.distributed.sharded import is_sharded, local, whole
@@ -169,13 +169,16 @@ class AngleState(GradlineOptimizer):
             for name, tensors in ((STATISTICS, self._statistics), (POINT_STATISTICS, self._training_statistics())):
                 held |= {f"{name}{index}": tensor.clone() for index, tensor in enumerate(tensors)}
         first, *others = packed["param_groups"]
-        return {**packed, "state": state, "param_groups": [{**first, RULE: json.dumps(self._packed())}, *others]}
-
-    def _packed(self) -> dict[str, Plain]:
         return {
-            "version": VERSION,
+            **packed,
+            "state": state,
+            "param_groups": [{**first, RULE: json.dumps(self._packed(self._driver))}, *others],
+        }
+
+    def _packed(self, driver: Driver) -> dict[str, Plain]:
+        packed = {
             "direction": "Angle",
-            "driver": pack_driver(self._driver),
+            "driver": pack_driver(driver),
             "phase": self._phase.name,
             "swapped": self._swapped,
             "guard": list(self._guard),
@@ -184,6 +187,7 @@ class AngleState(GradlineOptimizer):
             "heading": list(self._heading),
             "before": list(self._before),
         }
+        return with_fields(packed, driver)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
@@ -224,13 +228,16 @@ class AngleState(GradlineOptimizer):
     def _unpack(self, state_dict: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Return the attributes to load, and whether the parameters were exchanged for evaluation."""
         packed = read(state_dict["param_groups"][0].get(RULE))
-        check_version(packed)
+        check_fields(packed)
         if packed.get("direction") != "Angle":
             raise ValueError(
                 f"state_dict must be of gradline.Angle (another optimizer's means something else), got one of a search "
                 f"along {packed.get('direction')}"
             )
+        check_fields(packed, self._packed(Driver(self.search)))
         driver, phase = unpack_driver(self.search, packed["driver"]), Phase[packed["phase"]]
+        if len(packed["before"]) != len(driver.memory):
+            raise CodecError(f"its earlier memory has {len(packed['before'])} numbers")
         if (driver.pending is not None and driver.pending.outcome is None) != (phase is Phase.FIRST):
             raise CodecError(f"its phase is {phase.name}, which does not fit its search")
         if (driver.memory.taken > 0) != (phase is Phase.STEPS):
@@ -244,7 +251,7 @@ class AngleState(GradlineOptimizer):
             "_failures": count(packed["failures"]),
             "_averaged": count(packed["averaged"]),
             "_heading": (number(packed["heading"][0]), number(packed["heading"][1])),
-            "_before": AngleMemory(*map(number, packed["before"])),  # type: ignore[arg-type]
+            "_before": unpack_memory(self.search, list(map(number, packed["before"]))),
             "_statistics": _statistics(state_dict, STATISTICS),
             "_of_training": _statistics(state_dict, POINT_STATISTICS),
         }

@@ -126,8 +126,8 @@ class Line:
         fresh = not self.away
         if fresh:
             self.leave()
-            if self._pair:
-                self._pair.release()
+        if self._pair:
+            self._pair.release()
         parts = self.parts
         if not self._representable(step):
             for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
