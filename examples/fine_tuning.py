@@ -1,8 +1,8 @@
-"""Fine-tuning: train a new head on a frozen body, then unfreeze a part of the body and go on.
+"""Fine-tuning: train a new head on a frozen body, then unfreeze a part of the body and continue.
 
     python examples/fine_tuning.py
 
-The body learns the digits 0 to 4 first. Then it has to tell 5 to 9 apart, from a few labelled images only. Parameter
+The body learns the digits 0 to 4 first. Then it learns 5 to 9, from a few labelled images only. Parameter
 groups have their own weight decay, as in any AdamW, and `lr_scale`: the body takes a tenth of the step of the new head.
 """
 

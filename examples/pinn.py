@@ -6,8 +6,8 @@
 Solves -Δu = 5π² sin(πx) sin(2πy) on the unit square, with u = 0 at its edge. Each evaluation uses all points, so the
 loss is smooth and without noise. Use L-BFGS for such losses, not Angle.
 
-gradline refuses torch.optim.LBFGS as a direction, because it decides about its steps itself. The optimizer
-`QuasiNewton` has the direction of L-BFGS and leaves the step to a search of gradline.
+torch.optim.LBFGS cannot be a direction, because it chooses its own step sizes. The optimizer `QuasiNewton` has the
+direction of L-BFGS, and one of gradline's searches finds the step.
 """
 
 from __future__ import annotations
