@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris
 
 from gradline.lab.problems import data
 from gradline.lab.problems.data import cifar10
-from gradline.lab.problems.data.scaling import BLOCK, ZScore
+from gradline.lab.problems.data.dataset import BLOCK, ZScore
 
 
 def check_scaled(loaded, *, fitted=None, tolerance=1e-10):

@@ -226,15 +226,10 @@ def _header_of(schema: Any, path: Path) -> Header:
 
 
 def _table(result: Result) -> Any:
-    columns = []
-    for name, kind in COLUMNS.items():
-        values = np.asarray(result.columns[name])
-        if name not in PLAIN:
-            columns.append(pa.array(values.astype(kind), from_pandas=True))
-        elif kind is np.str_:
-            columns.append(pa.array(values.tolist(), pa.string()).dictionary_encode())
-        else:
-            columns.append(pa.array(values.astype(kind)))
+    columns = [
+        pa.array(np.asarray(result.columns[field.name]).tolist(), field.type, from_pandas=field.nullable)
+        for field in SCHEMA
+    ]
     metadata = {
         "gradline.format": FORMAT,
         "gradline.key": result.run.key,
