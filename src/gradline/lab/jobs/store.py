@@ -201,23 +201,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _header_of(schema: Any, path: Path) -> Header:
-    metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
-    if not metadata:
+    texts = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items()}
+    found = {name.removeprefix("gradline."): text for name, text in texts.items() if name.startswith("gradline.")}
+    if not found:
         raise ResultError("it was not written by gradline")
-    if metadata.get("gradline.format") != FORMAT:
-        raise ResultError(
-            f"its format is {metadata.get('gradline.format')}, of another version of gradline; this one reads {FORMAT}"
-        )
+    if (form := found.get("format")) != FORMAT:
+        raise ResultError(f"its format is {form}, of another version of gradline; this one reads {FORMAT}")
     try:
-        run = Run.from_dict(json.loads(metadata["gradline.run"]))
-        header = Header(
-            run,
-            float(metadata["gradline.seconds"]),
-            metadata["gradline.engine"],
-            json.loads(metadata["gradline.versions"]),
-            Status(metadata["gradline.status"]),
-            metadata["gradline.reason"],
-        )
+        run, versions = Run.from_dict(json.loads(found["run"])), json.loads(found["versions"])
+        seconds, status = float(found["seconds"]), Status(found["status"])
+        header = Header(run, seconds, found["engine"], versions, status, found["reason"])
     except Exception as error:
         raise ResultError(f"its configuration cannot be read: {type(error).__name__}: {_first_line(error)}") from error
     if run.key != path.stem:

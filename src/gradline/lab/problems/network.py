@@ -42,7 +42,7 @@ class Loss(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Problem):
-    """A data set, a network, a loss, where training starts, and how long it goes on.
+    """A fully connected network on a data set, with the arguments of `Problem` and these.
 
     ```python
     from gradline.lab.problems import PROBLEMS, Activation, Loss, Network

@@ -203,7 +203,7 @@ def _mean(evaluate: Any, model: nn.Module, samples: _Samples, size: int) -> tupl
 
 @dataclass(frozen=True, kw_only=True)
 class Script(Problem):
-    """A problem that a function of a Python file builds.
+    """A problem that a function of a Python file builds, with the arguments of `Problem` and these.
 
     Args:
         path: the file; empty for a function of this process that is in no file.
