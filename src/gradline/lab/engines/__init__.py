@@ -51,7 +51,7 @@ def make(runs: Sequence[Run], state: dict[str, Any] | None = None, data: Data | 
     if not runs:
         raise ValueError("runs must have at least one run (there is nothing to do), got none")
     if len({run.key for run in runs}) < len(runs):
-        raise ValueError("runs must differ (results and states are told apart by their keys), but some are equal")
+        raise ValueError("runs must differ (results and states are named by their keys), but some are equal")
     # Imported here: to name engines, as planners do, needs no torch.
     if not all(lockstep_accepts(run) for run in runs):
         from gradline.lab.engines.ordinary import Ordinary

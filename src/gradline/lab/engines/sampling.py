@@ -1,4 +1,4 @@
-"""Which batches a run draws: for its probes, and for its directions where these have batches of their own."""
+"""The batches of a run: of its probes, and of its directions where these have batches of their own."""
 
 from __future__ import annotations
 

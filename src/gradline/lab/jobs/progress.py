@@ -67,11 +67,6 @@ class Meter:
         self._history: deque[tuple[float, int, float]] = deque()
         self._first: float | None = None  # when the first evaluations were reported
 
-    @property
-    def total(self) -> int:
-        """Evaluations of all runs."""
-        return sum(self._budgets.values())
-
     def finish(self, keys: set[str]) -> None:
         """Count runs as finished: stored, or given up."""
         self._finished |= keys & set(self._budgets)
@@ -92,8 +87,8 @@ class Meter:
         except (OSError, ValueError):
             return {}
 
-    def measure(self, tasks: list[Task]) -> tuple[int, float, float, float | None, float | None]:
-        """Return evaluations, fraction of all work, seconds, evaluations per second, and seconds left."""
+    def snapshot(self, tasks: list[Task], **counts: int) -> Snapshot:
+        """Return the progress, with the counts of runs and workers that a `Snapshot` has."""
         evaluations = float(sum(self._budgets[key] for key in self._finished))
         price = sum(self._costs[key] for key in self._finished)
         for task in tasks:
@@ -103,11 +98,18 @@ class Meter:
             new = max(min(self.reported(task), budget) - counted, 0.0)
             evaluations += new
             price += sum(self._costs[key] for key in keys) * new / budget if budget else 0.0
-        now = time.monotonic()
-        total = sum(self._costs.values())
+        now, total, budget = time.monotonic(), sum(self._costs.values()), sum(self._budgets.values())
         fraction = min(price / total, 1.0) if total else 1.0
         rate, left = self._pace(now, sum(self._made.values()), fraction)
-        return min(int(evaluations), self.total), fraction, now - self._begun, rate, left
+        return Snapshot(
+            evaluations=min(int(evaluations), budget),
+            total_evaluations=budget,
+            fraction=fraction,
+            seconds=now - self._begun,
+            rate=rate,
+            left=left,
+            **counts,
+        )
 
     def _pace(self, now: float, made: int, fraction: float) -> tuple[float | None, float | None]:
         self._history.append((now, made, fraction))

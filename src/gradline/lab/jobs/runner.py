@@ -98,32 +98,24 @@ def run_all(
         return _Runner(runs, settings, workers, backend, observer or Observer(), follower, make_engine, key).run()
 
 
+@dataclass
 class _Runner:
     """One call of `run_all`."""
 
-    def __init__(
-        self,
-        runs: list[Run],
-        settings: WorkerSettings,
-        workers: int | None,
-        backend: str,
-        observer: Observer,
-        follower: Follower | None,
-        make_engine: MakeEngine,
-        key: Callable[[Run], Hashable],
-    ) -> None:
-        self.runs = runs
-        self.settings = settings
-        self.wanted_workers = workers
-        self.workers = workers or 1  # until the executor is open
-        self.backend = backend
-        self.observer = observer
-        self.make_engine = make_engine
-        self.key = key
+    runs: list[Run]
+    settings: WorkerSettings
+    wanted_workers: int | None
+    backend: str
+    observer: Observer
+    follower: Follower | None
+    make_engine: MakeEngine
+    key: Callable[[Run], Hashable]
+
+    def __post_init__(self) -> None:
+        self.workers = self.wanted_workers or 1  # until the executor is open
         self.messages: set[str] = set()
-        self.store = Store(settings.directory, report=self.message)
-        self.checkpoints = Checkpoints(settings.directory, report=self.message)
-        self.following = follower and Following(follower, runs, self.store, settings.mailbox, self.message)
+        self.store = Store(self.settings.directory, report=self.message)
+        self.checkpoints = Checkpoints(self.settings.directory, report=self.message)
         self.failures: list[Failure] = []
         self.tasks: dict[Future[TaskReport], Task] = {}
         self.deaths: dict[str, tuple[int, float]] = {}  # of each task: number, and evaluations at the last one
@@ -132,11 +124,13 @@ class _Runner:
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
         self.progress = 0, time.monotonic()  # evaluations, and when they were first reported
-        missing = self.store.missing(runs)
-        self.missing = missing
-        self.meter = Meter(missing, settings)
-        self.before = len(runs) - len(missing)
-        self.stored = {run.key for run in runs} - {run.key for run in missing}
+        self.missing = self.store.missing(self.runs)
+        self.meter = Meter(self.missing, self.settings)
+        self.before = len(self.runs) - len(self.missing)
+        self.stored = {run.key for run in self.runs} - {run.key for run in self.missing}
+        self.following = self.follower and Following(
+            self.follower, self.runs, self.store, self.settings.mailbox, self.message
+        )
 
     def run(self) -> Summary:
         began = time.monotonic()
@@ -155,14 +149,8 @@ class _Runner:
         self.observer.update(self.snapshot())
         self.checkpoints.remove_finished(self.stored)
         remove_locks(self.settings.directory, self.stored)
-        return Summary(
-            self.settings.directory,
-            len(self.runs),
-            self.before,
-            len(self.made),
-            tuple(self.failures),
-            time.monotonic() - began,
-        )
+        counts = len(self.runs), self.before, len(self.made)
+        return Summary(self.settings.directory, *counts, tuple(self.failures), time.monotonic() - began)
 
     def message(self, text: str) -> None:
         """Pass a message to the observer, each text once."""
@@ -316,8 +304,8 @@ class _Runner:
 
     def snapshot(self) -> Snapshot:
         tasks = [task for future, task in self.tasks.items() if not future.done()]
-        evaluations, fraction, seconds, rate, left = self.meter.measure(tasks)
-        return Snapshot(
+        return self.meter.snapshot(
+            tasks,
             runs=len(self.runs),
             before=self.before,
             done=len(self.stored) - self.before + sum(self.meter.saved(task) for task in tasks),
@@ -325,12 +313,6 @@ class _Runner:
             elsewhere=len(self.elsewhere),
             working=min(sum(self.settings.progress(task).exists() for task in tasks), self.workers),
             workers=self.workers,
-            evaluations=evaluations,
-            total_evaluations=self.meter.total,
-            fraction=fraction,
-            seconds=seconds,
-            rate=rate,
-            left=left,
         )
 
     @contextmanager

@@ -201,23 +201,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _header_of(schema: Any, path: Path) -> Header:
-    metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
-    if not metadata:
+    texts = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items()}
+    found = {name.removeprefix("gradline."): text for name, text in texts.items() if name.startswith("gradline.")}
+    if not found:
         raise ResultError("it was not written by gradline")
-    if metadata.get("gradline.format") != FORMAT:
-        raise ResultError(
-            f"its format is {metadata.get('gradline.format')}, of another version of gradline; this one reads {FORMAT}"
-        )
+    if (form := found.get("format")) != FORMAT:
+        raise ResultError(f"its format is {form}, of another version of gradline; this one reads {FORMAT}")
     try:
-        run = Run.from_dict(json.loads(metadata["gradline.run"]))
-        header = Header(
-            run,
-            float(metadata["gradline.seconds"]),
-            metadata["gradline.engine"],
-            json.loads(metadata["gradline.versions"]),
-            Status(metadata["gradline.status"]),
-            metadata["gradline.reason"],
-        )
+        run, versions = Run.from_dict(json.loads(found["run"])), json.loads(found["versions"])
+        seconds, status = float(found["seconds"]), Status(found["status"])
+        header = Header(run, seconds, found["engine"], versions, status, found["reason"])
     except Exception as error:
         raise ResultError(f"its configuration cannot be read: {type(error).__name__}: {_first_line(error)}") from error
     if run.key != path.stem:
@@ -226,15 +219,10 @@ def _header_of(schema: Any, path: Path) -> Header:
 
 
 def _table(result: Result) -> Any:
-    columns = []
-    for name, kind in COLUMNS.items():
-        values = np.asarray(result.columns[name])
-        if name not in PLAIN:
-            columns.append(pa.array(values.astype(kind), from_pandas=True))
-        elif kind is np.str_:
-            columns.append(pa.array(values.tolist(), pa.string()).dictionary_encode())
-        else:
-            columns.append(pa.array(values.astype(kind)))
+    columns = [
+        pa.array(np.asarray(result.columns[field.name]).tolist(), field.type, from_pandas=field.nullable)
+        for field in SCHEMA
+    ]
     metadata = {
         "gradline.format": FORMAT,
         "gradline.key": result.run.key,

@@ -41,12 +41,12 @@ class Direction:
 
     @classmethod
     def of(cls, name: str, options: Mapping[str, Any] | None = None) -> Direction:
-        """A direction with its options as a mapping."""
+        """Return a direction with its options as a mapping."""
         plain = {key: tuple(value) if isinstance(value, list) else value for key, value in (options or {}).items()}
         return cls(name, tuple(sorted(plain.items())))
 
     def factory(self) -> Any:
-        """The class with its options, as `LineSearchOptimizer` takes it."""
+        """Return the class with its options, as `LineSearchOptimizer` takes it."""
         return partial(find_direction(self.name), **dict(self.options))
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class SearchMethod(Method):
         name: what it is called in studies, files and figures.
         search: finds the steps.
         direction: what is searched along; `None`: steepest descent.
-        average: judge the model by an average of its points (`gradline.LateAverage`).
+        average: measure an average of the points (`gradline.LateAverage`).
     """
 
     name: str
@@ -85,23 +85,16 @@ class SearchMethod(Method):
 
     def __post_init__(self) -> None:
         require_name("name", self.name)
-        require(
-            dataclasses.is_dataclass(type(self.search)),
-            "search",
-            "a dataclass, made",
-            "its settings are stored with each result",
-            self.search,
-        )
+        good = dataclasses.is_dataclass(type(self.search))
+        require(good, "search", "a dataclass, made", "its settings are stored with each result", self.search)
 
     @property
     def described(self) -> str:
         """What it is, with the settings that are not the usual ones, in a line."""
-        fields = dataclasses.fields(cast(Any, self.search))
-        changed = {field.name: getattr(self.search, field.name) for field in fields}
-        text = ", ".join(f"{name}={changed[name]}" for name in changed if changed[name] != _default(fields, name))
-        search = f"{type(self.search).__name__}({text})"
+        values = [(field, getattr(self.search, field.name)) for field in dataclasses.fields(cast(Any, self.search))]
+        text = ", ".join(f"{field.name}={value}" for field, value in values if value != field.default)
         direction = f" along {self.direction}" if self.direction else ""
-        return f"{search}{direction}{', averaged' if self.average else ''}"
+        return f"{type(self.search).__name__}({text}){direction}{', averaged' if self.average else ''}"
 
     def build(self, objective: Objective) -> Stepper:
         """Build the stepper that trains an objective; Angle along Adam is `gradline.Angle`, as its users have it."""
@@ -141,7 +134,7 @@ class SearchMethod(Method):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SearchMethod:
-        """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
+        """Return the method that `to_dict` described. Imports a search that is named "package.module:Class"."""
         kind = find_search(values["search"])
         if values["revision"] != revision_of(kind):
             raise ValueError(
@@ -152,7 +145,7 @@ class SearchMethod(Method):
 
     @classmethod
     def described_by(cls, values: dict[str, Any]) -> Method:
-        """The method of a description in a file. Nothing is imported for it: reading runs no code of others.
+        """Return the method of a description in a file. Nothing is imported for it: reading runs no code of others.
 
         A search of another package that this program has not imported itself, or of another revision, is `Absent`.
         """
@@ -166,12 +159,8 @@ class SearchMethod(Method):
 
 
 def revision_of(kind: Any) -> int:
-    """The revision of a search's class: raised when it computes other steps with the same settings."""
+    """Return the revision of a search's class: raised when it computes other steps with the same settings."""
     return int(getattr(kind, "revision", 1))
-
-
-def _default(fields: Any, name: str) -> Any:
-    return next(field.default for field in fields if field.name == name)
 
 
 def find_search(name: str) -> Any:
@@ -188,7 +177,7 @@ def find_search(name: str) -> Any:
 
 
 def directions() -> dict[str, Any]:
-    """The optimizers of torch by their names in lower case."""
+    """Return the optimizers of torch by their names in lower case."""
     import torch
 
     kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]

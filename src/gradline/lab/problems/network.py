@@ -42,7 +42,7 @@ class Loss(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Problem):
-    """A data set, a network, a loss, where training starts, and how long it goes on.
+    """A fully connected network on a data set, with the arguments of `Problem` and these.
 
     ```python
     from gradline.lab.problems import PROBLEMS, Activation, Loss, Network
@@ -114,9 +114,9 @@ class Network(Problem):
 
     @property
     def parameters(self) -> int:
-        """Weights and biases of the network. Of a `model`, what its own layers have."""
+        """Number of weights and biases of the network; of a `model` that of its parameters."""
         if self.model is not None:
-            return _parameters_of_model(self.model)
+            return super().parameters
         _, inputs, outputs = _shape(self.data)
         return sum((ins + 1) * outs for ins, outs in itertools.pairwise((inputs, *self.hidden, outputs)))
 
@@ -148,15 +148,8 @@ def _shape(name: str) -> tuple[int, int, int]:
     return *loaded.train_inputs.shape, loaded.train_targets.shape[1]
 
 
-@functools.cache
-def _parameters_of_model(name: str) -> int:
-    from gradline.lab.problems.networks import built
-
-    return sum(parameter.numel() for parameter in built(name, 0).parameters())
-
-
 def _table_2() -> list[Network]:
-    """The paper's problems, with Table 2's scales read as variances, and as its authors' programs have them."""
+    """Return the paper's problems, with Table 2's scales read as variances, and as its authors' programs have them."""
     bcwd = Network(name="bcwd-logr", data="bcwd")
     mnist = Network(
         name="mnist-net1",

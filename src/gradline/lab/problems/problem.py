@@ -95,6 +95,8 @@ def _sizes(problem: Problem) -> tuple[int, int]:
 class Built(Problem):
     """A problem whose task is built by a function: any model and any loss. It runs in the ordinary engine.
 
+    It has the arguments of `Problem` and these.
+
     Args:
         builder: "package.module:function"; the function takes a seed and returns a `Task`.
         about: the model and the data, in a line.

@@ -115,15 +115,15 @@ def build_task(
 
 
 def cross_entropy(outputs: Tensor, classes: Tensor) -> Tensor:
-    """Cross-entropy of each sample, in nats."""
+    """Return the cross-entropy of each sample, in nats."""
     return nn.functional.cross_entropy(outputs, classes, reduction="none")
 
 
 def wrong(outputs: Tensor, classes: Tensor) -> Tensor:
-    """Whether the class of each sample is wrong."""
+    """Return whether the class of each sample is wrong."""
     return outputs.argmax(dim=1) != classes
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Squared error of each sample, averaged over its outputs."""
+    """Return the squared error of each sample, averaged over its outputs."""
     return (outputs - targets).square().flatten(1).mean(dim=1)

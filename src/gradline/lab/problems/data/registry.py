@@ -17,9 +17,8 @@ import numpy as np
 import numpy.typing as npt
 
 from gradline.lab.problems.data import cifar10, mnist, scikit
-from gradline.lab.problems.data.dataset import DataSet, Samples, targets
+from gradline.lab.problems.data.dataset import DataSet, Samples, ZScore, targets
 from gradline.lab.problems.data.files import DataError, Download, data_directory
-from gradline.lab.problems.data.scaling import ZScore
 from gradline.lab.tools.imports import import_named
 
 
