@@ -41,7 +41,7 @@ def test_the_first_search_doubles_until_the_slopes_are_positive_beyond_their_noi
     assert asked[-1] == pytest.approx(FIRST_PART * math.sqrt(8e-3 * 128e-3))
     assert (pending.outcome.step, pending.outcome.probe) == (asked[-1], 8)
     assert pending.outcome.stop is Stop.SIGN_CHANGE
-    assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1])
+    assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1], asked[-1])
 
 
 def test_steep_slopes_count_as_the_slope_at_the_origin():
@@ -86,7 +86,7 @@ def test_what_is_not_finite_ends_the_doubling_and_is_never_accepted():
 def test_one_bad_batch_leaves_the_step_alone():
     pending = begun(memory=AngleMemory(0.1, 50, 0.0, 0.0, 0.0))
     assert told(pending, NAN, 3.0) == [0.1, 0.1]
-    assert pending.outcome.memory == AngleMemory(0.1, 51, 0.0, 0.0, 0.1)
+    assert pending.outcome.memory == AngleMemory(0.1, 51, 0.0, 0.0, 0.1, 0.1)
 
 
 def test_where_nothing_is_finite_it_stays_where_it_is_with_the_memory_it_had():
@@ -196,6 +196,58 @@ def test_it_climbs_out_of_a_step_a_hundred_times_too_small_within_a_hundred_step
     assert memory.step > 1e-3
 
 
+@given(
+    cosines=st.lists(st.sampled_from([-1.0, -0.3, -0.01, 0.0, 0.02, 0.5, 1.0]), min_size=1, max_size=200),
+    guard=st.floats(1.0, 1e3),
+)
+def test_a_guard_bounds_every_step_and_each_gradient_changes_it_little(cosines, guard):
+    """The two facts that the theorem of the documentation rests on."""
+    search = Angle(guard=guard)
+    memory = search.count_step(search.start())
+    for n, cosine in enumerate(cosines, start=2):
+        fading = 1e-3 / math.sqrt(n)
+        before = min(max(memory.step, fading / guard), fading * guard)  # known before the gradient of this step
+        memory = search.count_step(search.next_step(memory, cosine))
+        assert fading / guard * (1 - 1e-9) <= memory.step <= fading * guard * (1 + 1e-9)
+        change = abs(math.log(memory.step / before))
+        assert change <= min(math.log(2.0), (search.gain + search.climb) / (n - 1 + EARLY)) + 1e-9
+
+
+def guarded_descent(guard, steps, rng):
+    """Projected subgradient descent on f(x) = ‖x‖₁ in the box [-1, 1]⁴ with noisy signs; return f at weighted means."""
+    search = Angle(guard=guard)
+    memory = search.count_step(search.start()._replace(step=0.1))
+    point = rng.uniform(-1.0, 1.0, 4)
+    mean, weights, path, total = np.zeros(4), 0.0, point.copy(), 1
+    gaps = []
+    for n in range(1, steps + 1):
+        gradient = np.sign(point) * rng.choice([3.0, -1.0], 4)  # sign(x) in expectation
+        weights += n**-0.5
+        mean += (point - mean) * n**-0.5 / weights
+        gaps.append(np.abs(mean).sum())
+        if n > 1:
+            displacement = point - path
+            scale = np.linalg.norm(gradient) * np.linalg.norm(displacement)
+            memory = search.next_step(memory, float(gradient @ displacement / scale) if scale > 0.0 else 0.0)
+            path += (point - path) / (total := total + 1)
+            memory = search.count_step(memory)
+        point = np.clip(point - memory.step * gradient, -1.0, 1.0)
+    return np.array(gaps)
+
+
+@pytest.mark.parametrize("guard", [1.0, 3.0, 30.0])
+def test_guarded_steps_converge_on_a_convex_loss_within_the_bound_of_the_theorem(guard):
+    steps = 3000
+    gaps = np.mean([guarded_descent(guard, steps, np.random.default_rng(seed)) for seed in range(12)], axis=0)
+    diameter, largest, search = 4.0, 6.0, Angle()  # of the box; of a gradient (four components of at most 3)
+    low, high = 0.1 / guard, 0.1 * guard
+    n = np.arange(1, steps + 1)
+    bound = diameter**2 / 2 + largest**2 * high**2 * (1 + np.log(n)) / 2
+    bound += 2.62 * largest * diameter * high * (search.gain + search.climb) / math.log(2.0)
+    assert np.all(gaps <= bound / (2.0 * low * (np.sqrt(n + 1) - 1)))
+    assert gaps[-1] < gaps[99] / 2.0
+
+
 def test_no_displacement_is_no_angle():
     assert Heading(-1.0, 0.0, 0.0).cosine == 0.0
     assert Heading(-1.0, -2.0, 1.9999999).cosine == -1.0  # rounding
@@ -214,6 +266,7 @@ def test_no_displacement_is_no_angle():
         AngleMemory(0.1, -1, 0.0, 0.0, 0.0),
         AngleMemory(0.1, 1, 0.0, -1.0, 0.0),
         AngleMemory(0.1, 1, 0.0, 0.0, INF),
+        AngleMemory(0.1, 1, 0.0, 0.0, 0.1, -0.1),
     ],
 )
 def test_a_memory_of_something_else_gets_its_sentence(memory):

@@ -122,6 +122,7 @@ BAD = [
     ),
     *refused(Angle, "gain", "positive and finite", "it scales the feedback", 0.0, -1.0, INF, NAN),
     *refused(Angle, "climb", "0 or more and finite", "it is a rate of growth", -1.0, INF, NAN),
+    *refused(Angle, "guard", "None, or 1 or more and finite", "it bounds steps in units of the first", 0.5, INF, NAN),
     *refused(
         Angle,
         "step_first",

@@ -39,6 +39,8 @@ class AngleMemory(NamedTuple):
     """Sum of the squared cosines, each multiplied by the square of its weight in the mean."""
     length: float
     """Sum of all steps taken."""
+    first: float = 0.0
+    """The first step taken; 0 before it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +79,9 @@ class Angle:
             for others the first search needs more probes.
         step_min: the smallest step.
         step_max: the largest step.
+        guard: keep step n between α₁/(`guard`·√n) and α₁·`guard`/√n, where α₁ is the first step taken. With it, along
+            steepest descent, training converges on convex losses ("A guarantee" in "How Angle works"). `None`: no such
+            bounds.
     """
 
     gain: float = 12.0
@@ -84,6 +89,7 @@ class Angle:
     step_first: float = 1e-3
     step_min: float = 1e-12
     step_max: float = 1e7
+    guard: float | None = None
 
     revision: ClassVar[int] = 4
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
@@ -93,6 +99,9 @@ class Angle:
     def __post_init__(self) -> None:
         require(0.0 < self.gain < math.inf, "gain", "positive and finite", "it scales the feedback", self.gain)
         require(0.0 <= self.climb < math.inf, "climb", "0 or more and finite", "it is a rate of growth", self.climb)
+        if self.guard is not None:
+            good = 1.0 <= self.guard < math.inf
+            require(good, "guard", "None, or 1 or more and finite", "it bounds steps in units of the first", self.guard)
         require_range(self.step_min, self.step_max)
         require_first(self.step_first, self.step_min, self.step_max)
 
@@ -113,12 +122,17 @@ class Angle:
         if cosine < 0.0 and mean < 0.0 < error:
             power += share * self.climb * math.tanh(-mean / error / 2.0)
         change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (n + EARLY)))
-        step = max(self.step_min, min(self.step_max, memory.step * math.exp(change)))
+        step = memory.step * math.exp(change)
+        if self.guard is not None:
+            fading = memory.first / math.sqrt(n + 1)
+            step = max(fading / self.guard, min(fading * self.guard, step))
+        step = max(self.step_min, min(self.step_max, step))
         return memory._replace(step=step, mean=mean, square=square)
 
     def count_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory after its step was taken."""
-        return memory._replace(taken=memory.taken + 1, length=memory.length + memory.step)
+        first = memory.first or memory.step
+        return memory._replace(taken=memory.taken + 1, length=memory.length + memory.step, first=first)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory with half the step, after a point that was not finite."""
@@ -190,6 +204,6 @@ class Angle:
 
 def _check(memory: AngleMemory) -> None:
     numbers = tuple(memory) if isinstance(memory, AngleMemory) else ()
-    good = len(numbers) == 5 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
-    good = good and memory.step > 0.0 and min(memory.taken, memory.square, memory.length) >= 0
+    good = len(numbers) == 6 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
+    good = good and memory.step > 0.0 and min(memory.taken, memory.square, memory.length, memory.first) >= 0
     require(good, "memory", "an AngleMemory", "it has the previous step", memory)
