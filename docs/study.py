@@ -25,7 +25,7 @@ from gradline.plot.inks import DARK, LIGHT
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "results"
 PAGE = HERE / "study.md"
-SHOWN = (*(f"figure_{number}" for number in range(8, 15)), "table_3")
+SHOWN = (*(f"figure_{number}" for number in range(8, 15)), "table_3", "study_prls_losses")
 MARKS = ("<!-- figures: written by study.py -->", "<!-- end of figures -->")
 
 

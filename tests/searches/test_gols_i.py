@@ -234,3 +234,11 @@ def test_a_finite_smallest_step_ends_a_flight_from_non_finite_ones():
 def test_memory_must_be_a_number():
     with pytest.raises(ValueError, match=r"memory must be a number \(it is the previous step\), got nan"):
         Pending(GolsI(), Origin(Slope(-1.0), 1.0), math.nan)
+
+
+@pytest.mark.parametrize(("growth", "left"), [(1.9, 0.81), (1.5, 0.81), (2.0, 1.0)])
+@anything
+@given(best=st.floats(1e-3, 1e3), guess=st.floats(1e-4, 1e4))
+def test_on_a_quadratic_every_step_gains(growth, left, best, guess):
+    outcome, _ = solve(GolsI(growth=growth), lambda step: step / best - 1, norm=1e-7, memory=guess)
+    assert (1 - outcome.step / best) ** 2 < left + 1e-12 * (left < 1.0)

@@ -215,3 +215,17 @@ def test_a_method_has_one_stroke_in_every_figure(runs):
                     strokes.setdefault(line.get_label(), set()).add(found)
     assert all(len(found) == 1 for found in strokes.values())
     assert len({found for one in strokes.values() for found in one}) == len(strokes) == 5
+
+
+def test_losses_are_compared_network_by_network(runs):
+    one = next(run for run in runs if (run.problem, run.method) == ("bcwd-logr", "prls"))
+    names = ("bcwd-logr", "bcwd-logr-published-loss", "cifar-net1", "cifar-net1-published-loss", "mnist-net1")
+    data = FIGURES["study_prls_losses"].data([replace(one, problem=name) for name in names])
+    assert data.values_of("problem") == list(names[:4]), "MNIST has one of the losses only"
+    drawings = FIGURES["study_prls_losses"].drawings(data)
+    assert list(drawings) == ["study_prls_losses_bcwd_logr", "study_prls_losses_cifar_net1"]
+    for drawn in drawings.values():
+        assert len(drawn.legends[0].get_texts()) == 2
+        width, box = drawn.bbox.width, drawn.legends[0].get_window_extent()
+        assert box.x0 >= 0
+        assert box.x1 <= width

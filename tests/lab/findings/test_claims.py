@@ -66,9 +66,9 @@ def part(table, number, statement):
     ("holds", "word"),
     [
         ((True, True), "reproduced"),
-        ((True, None), "reproduced as far as run"),
+        ((True, None), "reproduced as far as run, 1 of 2 parts not run"),
         ((True, False), "partly reproduced"),
-        ((False, None), "not reproduced"),
+        ((False, None), "not reproduced, 1 of 2 parts not run"),
         ((None, None), "not run"),
     ],
 )
@@ -180,7 +180,7 @@ def test_each_part_is_judged_by_its_own_runs_and_says_if_they_are_short_or_few()
     long, brief = (part(table, 6, f"zero training error (B = {size})") for size in (100, 200))
     assert (long.runs, long.short) == ("10 seeds, 40,000 evaluations", False)
     assert (brief.runs, brief.short) == ("1 seed, 3,000 evaluations", True)
-    assert verdict(table, 6).verdict.endswith("on few or short runs")
+    assert verdict(table, 6).verdict.endswith(", on few or short runs, 10 of 12 parts not run")
     assert part(whole.iloc[:9], 6, "zero training error (B = 100)").short
 
 

@@ -193,8 +193,8 @@ class Curves:
         there = [(one, shown[one[:3]]) for one in planned if one[:3] in shown]
         seeds = {(len(curve.seeds), one.seeds) for one, curve in there if len(curve.seeds) < one.seeds}
         if seeds:
-            few, many = min(few for few, _ in seeds), max(many for _, many in seeds)
-            notes.append(f"{few} of {many} seeds")
+            low, high = (some(len(curve.seeds) for _, curve in there) for some in (min, max))
+            notes.append(f"{low if low == high else f'{low} to {high}'} of {max(many for _, many in seeds)} seeds")
         ends = {curve.problem: int(curve.x[-1]) for curve in self.curves if curve.measure != "step"}
         short = {(ends[one.problem], one.budget) for one, _ in there if ends.get(one.problem, one.budget) < one.budget}
         notes += [f"{end:,} of {budget:,} evaluations" for end, budget in sorted(short)]

@@ -29,7 +29,9 @@ METHODS = {
 
 def problem(name: str) -> str:
     """A problem's name in the paper; of one that is not in the paper, its own."""
-    return PROBLEMS.get(name, name)
+    plain = name.removesuffix("-published-loss")
+    known = PROBLEMS.get(plain, plain)
+    return known if plain == name else f"{known} with the published loss"
 
 
 def method(name: str) -> str:

@@ -64,6 +64,7 @@ def draw_panels(
     inks: Inks = LIGHT,
     line: Lines | None = None,
     height: float = 1.45,
+    width: float = 4.6,
     column: str = "batch_size",
 ) -> Figure:
     """Draw a grid of panels: the rows given, and a column for each value of a field of curves.
@@ -75,6 +76,7 @@ def draw_panels(
         inks: of the page.
         line: how each curve is drawn; `None`: a line for each method.
         height: of a row, in inches.
+        width: of the figure, in inches, at least.
         column: the field.
     """
     columns, line = sorted(data.values_of(column)), line or by_method(data, inks)
@@ -83,7 +85,7 @@ def draw_panels(
             len(rows),
             len(columns),
             height=1.15 + height * len(rows),
-            width=max(4.6, 1.2 + 1.7 * len(columns)),
+            width=max(width, 1.2 + 1.7 * len(columns)),
             layout="none",
         )
         for place, row in enumerate(rows):

@@ -64,8 +64,10 @@ class Verdict:
 
     @property
     def verdict(self) -> str:
-        """The verdict in a few words."""
-        return f"{self.word}, on few or short runs" if self.short else self.word
+        """The verdict in a few words, with what is missing of the paper's runs."""
+        missing = sum(part.holds is None for part in self.parts)
+        partial = f", {missing} of {len(self.parts)} parts not run" if 0 < missing < len(self.parts) else ""
+        return f"{self.word}{', on few or short runs' if self.short else ''}{partial}"
 
     @property
     def word(self) -> str:
