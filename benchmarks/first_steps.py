@@ -1,6 +1,7 @@
 """How reliable Angle's start is: final training losses over many seeds, in a plain loop and with a closure.
 
     python benchmarks/first_steps.py                                  # all problems, 8 seeds: about 10 minutes
+    python benchmarks/first_steps.py --ways loop --seeds 20           # what a plain loop's start depends on
     python benchmarks/first_steps.py --problems tune --seeds 4        # half of them, fewer seeds
     python benchmarks/first_steps.py --json benchmarks/results/first_steps.json
 
@@ -209,8 +210,11 @@ def train(problem: Problem, way: str, seed: int, first: float | None) -> dict[st
     inputs, targets = problem.data()
     torch.manual_seed(seed)
     model = problem.model()
-    search = Angle() if first is None else Forced(step_first=first)
-    optimizer = gradline.LineSearchOptimizer(model.parameters(), search, direction=torch.optim.Adam)
+    if way == "loop":
+        optimizer = gradline.Angle(model.parameters())
+    else:  # the plain form of the same rule, which may keep a mini-batch or begin without a first search
+        search = Angle() if first is None else Forced(step_first=first)
+        optimizer = gradline.LineSearchOptimizer(model.parameters(), search, direction=torch.optim.AdamW)
     draws = torch.Generator().manual_seed(seed + 1000)
     made = 0
 

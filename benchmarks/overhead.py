@@ -275,7 +275,7 @@ def per_evaluation(block: Block) -> float:
 def measure(result: Result, quick: bool) -> Iterator[str]:
     """Fill the result, telling what has been done: memory first, then interleaved timings."""
     problem = result.problem
-    warm_ups = {method.name: 6 if quick else method.warm_up for method in METHODS}
+    warm_ups = {method.name: 6 if quick else min(method.warm_up, problem.warm_up) for method in METHODS}
     for method in METHODS:
         result.copies[method.name] = measure_memory(problem, method, warm_ups[method.name])
         yield f"memory of {method.name}"

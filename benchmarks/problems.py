@@ -28,6 +28,7 @@ class Problem:
     block: int  # evaluations in a timed block
     repetitions: int
     restart: int = 600  # evaluations before a return to the start
+    warm_up: int = 120  # most evaluations before each measurement
 
     @property
     def parameters(self) -> int:
@@ -50,7 +51,7 @@ def logistic_regression() -> Problem:
         batch_size=50,
         targets_of={"GOLSI": 1.25, "GOLSI, direction=Adam": 1.4, "Angle": 1.5},
         block=40,
-        repetitions=200,
+        repetitions=50,
     )
 
 
@@ -65,7 +66,8 @@ def mlp() -> Problem:
         batch_size=100,
         targets_of={"GOLSI": 1.15, "GOLSI, direction=Adam": 1.3, "Angle": 1.4},
         block=10,
-        repetitions=80,
+        repetitions=12,
+        warm_up=24,
     )
 
 
@@ -86,7 +88,8 @@ def conv() -> Problem:
         batch_size=64,
         targets_of={"GOLSI": 1.03},
         block=4,
-        repetitions=20,
+        repetitions=6,
+        warm_up=20,
     )
 
 
@@ -102,7 +105,7 @@ def deep() -> Problem:
         batch_size=64,
         targets_of={"GOLSI": 1.2, "GOLSI, direction=Adam": 1.3, "Angle": 1.4},
         block=20,
-        repetitions=100,
+        repetitions=24,
     )
 
 
@@ -134,7 +137,8 @@ def transformer() -> Problem:
         batch_size=16,
         targets_of={"GOLSI": 1.02, "GOLSI, direction=Adam": 1.05, "Angle": 1.05},
         block=4,
-        repetitions=20,
+        repetitions=6,
+        warm_up=20,
     )
 
 

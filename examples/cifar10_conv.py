@@ -66,7 +66,7 @@ def main(arguments: list[str] | None = None) -> float:
     loader = DataLoader(train, batch_size=options.batch_size, shuffle=True, drop_last=True)
     model = nn.Sequential(block(3, 16), block(16, 32), block(32, 64), nn.Flatten(), nn.Linear(64 * 4 * 4, 10))
 
-    optimizer = gradline.Angle(model.parameters(), weight_decay=0.01)
+    optimizer = gradline.Angle(model.parameters())
     done, losses = 0, []
     while done < options.steps:
         for x, y in loader:

@@ -5,12 +5,16 @@ import os
 
 import pytest
 
+# Before torch is imported, and for all processes that tests start: tiny tensors are faster on one thread, and on a busy
+# machine two threads wait for each other.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
 
 @pytest.fixture(autouse=True, scope="session")
-def few_threads():
-    """Tiny tensors are faster on one thread, and two test processes do not fight for the cores."""
-    torch = pytest.importorskip("torch")
-    torch.set_num_threads(int(os.environ.get("OMP_NUM_THREADS", "1")))
+def quick_collections():
+    """Spare the garbage collector the modules and tests themselves, which live to the end and are most objects."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True, scope="module")

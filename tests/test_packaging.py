@@ -107,35 +107,27 @@ def test_workflows_can_be_read():
         assert Requirement(f"torch{one['torch']}").specifier
 
 
-def test_the_version_is_told_in_every_install():
-    program = "import sys; sys.modules.update(click=None, rich=None, torch=None); from gradline.lab.cli import main; "
-    done = subprocess.run(
-        [sys.executable, "-c", program + "sys.exit(main(['--version']))"], capture_output=True, text=True, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == f"gradline {PROJECT['version']}\n"
-
-
-@pytest.mark.parametrize(
-    ("search", "call"),
-    [
-        ("Prls", "from gradline.searches.normal import upper_quadrant; upper_quadrant(0.1, 0.2, 0.3)"),
-        ("StrongWolfe", "gradline.solve(StrongWolfe(), lambda a: Value((a - 1) ** 2, 2 * (a - 1)))"),
-    ],
-)
-def test_searches_that_need_scipy_say_so(search, call):
-    program = f"""
+def test_searches_that_need_scipy_say_so():
+    program = """
 import sys
 sys.modules["scipy"] = None
 import gradline
 from gradline.protocol import Value
 from gradline.searches import StrongWolfe
-try:
-    {call}
-except ModuleNotFoundError as error:
-    print(error)
+from gradline.searches.normal import upper_quadrant
+
+calls = {
+    "Prls": lambda: upper_quadrant(0.1, 0.2, 0.3),
+    "StrongWolfe": lambda: gradline.solve(StrongWolfe(), lambda a: Value((a - 1) ** 2, 2 * (a - 1))),
+}
+for call in calls.values():
+    try:
+        call()
+    except ModuleNotFoundError as error:
+        print(error)
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert done.stdout == (
-        f"the search {search} needs SciPy, which is not installed: pip install '.[scipy]' in a clone of gradline\n"
-    ), done.stderr
+    assert done.stdout.splitlines() == [
+        f"the search {search} needs SciPy, which is not installed: pip install '.[scipy]' in a clone of gradline"
+        for search in ("Prls", "StrongWolfe")
+    ], done.stderr

@@ -13,9 +13,21 @@ import pytest
 import gradline.function
 import gradline.protocol
 import gradline.testing
-from gradline import codec, searches, solve
+from gradline import codec, solve
 from gradline.protocol import Moments, Outcome, Slope, Stop, Value
-from gradline.searches import Angle, Armijo, Fixed, GoldenSection, GolsB, GolsBack, GolsI, GolsMax, Prls, StrongWolfe
+from gradline.searches import (
+    Angle,
+    Armijo,
+    Fixed,
+    GoldenSection,
+    GolsB,
+    GolsBack,
+    GolsI,
+    GolsMax,
+    Prls,
+    StrongWolfe,
+    search_classes,
+)
 from gradline.testing import ZOO, Function, check_decrease, check_line_search, check_sign_change, check_strong_wolfe
 
 SETTINGS = {
@@ -33,12 +45,8 @@ SETTINGS = {
 
 def every_search():
     """Each search of the package, in the settings above, or as it comes."""
-    for name in searches.__all__:
-        thing = getattr(searches, name)
-        if name in SETTINGS:
-            yield from SETTINGS[name]
-        elif isinstance(thing, type) and hasattr(thing, "search"):
-            yield thing()
+    for name, kind in search_classes().items():
+        yield from SETTINGS[name] if name in SETTINGS else [kind()]
 
 
 @pytest.mark.parametrize("search", list(every_search()), ids=repr)

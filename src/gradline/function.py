@@ -55,7 +55,7 @@ def solve(
     if not (origin.at_zero.finite and 0.0 <= norm < math.inf):
         Pending(search, origin, driver.memory)  # raises: a function has no next mini-batch to wait for
     if driver.begin(origin):
-        while driver.observe(see(cast("Pending[O, M]", driver.pending).step)) is None:
+        while driver.observe(see(driver.step)) is None:
             pass
         driver.accept()
     return cast("Record[O, M]", driver.last)

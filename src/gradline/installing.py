@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 def how_to_install(extra: str) -> str:
-    """Return the command that installs an extra, and where it works: gradline is on no package index yet."""
+    """Return the command that installs an extra. It names a clone, since gradline is on no package index yet."""
     return f"pip install '.[{extra}]' in a clone of gradline"
 
 
@@ -12,10 +12,10 @@ def not_installed(what: str, needed: str, extra: str, *, name: str | None = None
     """Return the error to raise where an optional package is missing.
 
     Args:
-        what: what needs it.
-        needed: the package, as people call it.
-        extra: the extra of gradline that installs it.
-        name: the module that could not be imported; `None`: `needed`.
+        what: the name of gradline, or the feature, that needs the package.
+        needed: the name of the package in the message, for example "PyTorch".
+        extra: the extra of gradline that installs the package.
+        name: `name` of the error, the module that could not be imported. `None`: `needed`.
     """
     text = f"{what} needs {needed}, which is not installed: {how_to_install(extra)}"
     return ModuleNotFoundError(text, name=name or needed)

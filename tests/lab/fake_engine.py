@@ -60,7 +60,7 @@ def whole_table(run):
 
 
 def result_of(run):
-    return Result(run, whole_table(run), 0.5, "fake")
+    return Result(run, 0.5, "fake", columns=whole_table(run))
 
 
 class FakeEngine:
@@ -103,7 +103,7 @@ class FakeEngine:
                     column: np.array([row[column] for row in rows], dtype=kind) for column, kind in COLUMNS.items()
                 }
                 log(name)
-                self.done.append(Result(run, columns, 0.5, "fake"))
+                self.done.append(Result(run, 0.5, "fake", columns=columns))
 
     def finished(self):
         done, self.done = self.done, []

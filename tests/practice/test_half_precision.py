@@ -1,5 +1,6 @@
 """Parameters in bfloat16 or float16: slopes are summed in float32, and small steps are not lost."""
 
+import copy
 from functools import partial
 
 import pytest
@@ -99,3 +100,48 @@ def test_half_precision_resumes_exactly(dtype, tmp_path):
         problem.turn()
         again.turn()
         assert equal(problem.parameters(), again.parameters())
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_angles_average_and_displacement_keep_terms_that_half_precision_loses(dtype):
+    """Both are sums of thousands of small terms; compared with sums in float64."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 1)).to(dtype)
+    optimizer = gradline.Angle(model.parameters(), eps=1e-3)
+    parameters = list(model.parameters())
+    inputs = torch.randn(256, 4, dtype=dtype)
+    targets = inputs.sum(dim=1, keepdim=True).sin()
+    average = displacement = None
+    for _ in range(400):
+        batch = torch.randint(256, (32,))
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs[batch]), targets[batch]).backward()
+        taken, before = optimizer._averaged, [p.detach().double() for p in parameters]
+        origins = [optimizer.state[p]["origin"].double() for p in parameters] if optimizer.state else []
+        optimizer.step()
+        if optimizer._averaged == taken:
+            continue
+        weight, times = 9.0 / (taken + 9.0), taken + 2.0
+        if average is None:
+            average = [x.clone() for x in before]
+            displacement = [x - x0 for x, x0 in zip(before, origins, strict=True)]
+        for mean, x in zip(average, before, strict=True):
+            mean.lerp_(x, weight)
+        for sum_, x0, p in zip(displacement, before, parameters, strict=True):
+            sum_.add_(p.detach().double() - x0, alpha=times)
+    assert optimizer._averaged > 300
+    states = [optimizer.state[p] for p in parameters]
+    for names, expected in (("average", average), ("displacement", displacement)):
+        size = max(float(part.abs().max()) for part in expected)
+        for held, part in zip(states, expected, strict=True):
+            assert float((held[names].double() - part).abs().max()) < 1e-4 * size
+    exact = [held["average"].clone() for held in states]
+    with optimizer.eval():
+        assert all(torch.equal(p, mean.to(dtype)) for p, mean in zip(parameters, exact, strict=True))
+        inside = optimizer.state_dict()
+    assert equal([held["average"] for held in states], exact)
+    other = gradline.Angle(copy.deepcopy(model).parameters(), eps=1e-3)
+    for state in (inside, optimizer.state_dict()):
+        other.load_state_dict(state)
+        assert equal([held["average"] for held in other.state.values()], exact)
+        assert equal(list(other.param_groups[0]["params"]), parameters)

@@ -312,7 +312,7 @@ def test_weights_count_in_mini_batches_and_validation_scores(data):
     ("weights", "said"),
     [
         (np.full(150, -1.0), "sample_weight must be 0 or more .*got -1.0"),
-        (np.zeros(150), "sample_weight must be above 0 for some samples .*got only zeros"),
+        (np.zeros(150), "sample_weight must be above 0 for some samples .*got 0.0"),
         (np.ones(7), r"sample_weight must be of shape \(150,\) .*got \(7,\)"),
         (np.full(150, np.nan), "Input sample_weight contains NaN"),
     ],
@@ -462,7 +462,7 @@ def test_a_warm_start_of_single_passes_is_one_training(data):
 
 
 def test_too_little_to_judge_by_is_refused(data):
-    with pytest.raises(ValueError, match=r"validation_fraction must leave 2 samples or more to judge by, got 0.001"):
+    with pytest.raises(ValueError, match=r"validation_fraction must be a part of at least 2 samples .*got 0.001"):
         small(early_stopping=True, validation_fraction=0.001).fit(*data)
 
 

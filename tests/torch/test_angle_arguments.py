@@ -103,7 +103,7 @@ def test_groups_take_the_defaults_and_names_may_be_given():
         [{"params": [("a", first)], "weight_decay": 0.5}, {"params": [("b", second)], "lr_scale": 0.1}],
         betas=(0.5, 0.6),
     )
-    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.0]
+    assert [group["weight_decay"] for group in optimizer.param_groups] == [0.5, 0.01]  # AdamW's default
     assert [group["lr_scale"] for group in optimizer.param_groups] == [1.0, 0.1]
     assert {group["betas"] for group in optimizer.param_groups} == {(0.5, 0.6)}
     assert "lr_scale: 0.1" in repr(optimizer)
@@ -134,3 +134,22 @@ def test_sparse_gradients_and_none_are_refused():
     with pytest.raises(TypeError, match=r"gradients must be dense .* use sparse=False"):
         optimizer.step()
     assert optimizer.evaluations == 0
+
+
+def test_a_flat_loss_is_told_once():
+    optimizer = gradline.Angle(parameters())
+
+    def steps(count, value):
+        for _ in range(count):
+            for parameter in optimizer.param_groups[0]["params"]:
+                parameter.grad = torch.full_like(parameter, value)
+            optimizer.step()
+
+    steps(19, 0.0)
+    steps(1, 1.0)  # counted anew after each gradient
+    steps(19, 0.0)
+    with pytest.warns(RuntimeWarning, match=r"last 20 gradients were exactly zero.*frozen, detached") as told:
+        steps(1, 0.0)
+    assert told[0].filename == __file__
+    steps(100, 0.0)
+    assert optimizer.evaluations == 121

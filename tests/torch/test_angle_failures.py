@@ -271,6 +271,24 @@ def test_a_linear_loss_without_bounds_says_how_the_first_search_ended():
     assert bool(parameter.isfinite().all())
 
 
+@torch.no_grad()
+def test_weight_decay_of_a_very_long_step_does_not_turn_the_signs_of_weights():
+    group = {"betas": (0.9, 0.999), "eps": 1e-8, "weight_decay": 0.5, "lr_scale": 1.0}
+    points = []
+    for start in (1.0, 100.0):
+        parameter = nn.Parameter(torch.full((3,), start))
+        state = {parameter: {}}
+        buckets.add_state(parameter, state[parameter], average=False)
+        (bucket,) = buckets.buckets_of([group | {"params": [parameter]}], {id(parameter)}, state)
+        parameter.grad = torch.ones(3)
+        assert bucket.collect()
+        bucket.move(1e3, 1.0)
+        bucket.release()
+        points.append(parameter.detach())
+    torch.testing.assert_close(points[0], torch.full((3,), -1e3))
+    torch.testing.assert_close(points[1], points[0])
+
+
 def test_a_loss_unbounded_below_stays_finite():
     parameter = nn.Parameter(torch.ones(3))
     optimizer = gradline.Angle([parameter])

@@ -56,7 +56,7 @@ def test_its_steps_are_those_of_the_plain_search(model, decay):
 def test_betas_eps_and_settings_of_the_search_are_those_given(unpacked):
     moments = {"betas": (0.7, 0.9), "eps": 1e-3}
     mine = problem_of(gradline.Angle, **moments, step_first=1e-2, gain=6.0)
-    direction = functools.partial(torch.optim.AdamW, weight_decay=0.0, **moments)
+    direction = functools.partial(torch.optim.AdamW, **moments)
     other = problem_of(functools.partial(plain_angle, direction=direction, step_first=1e-2, gain=6.0))
     assert_equal_steps(mine, other, 60)
 

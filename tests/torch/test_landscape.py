@@ -460,7 +460,7 @@ def scan(**changes):
         ({"static": [[4]]}, ValueError, r"static\[0\] must be between 0 and 3"),
         ({"static": [[0.5]]}, TypeError, r"static\[0\] must be numbers of samples"),
         ({"seed": -1}, ValueError, "seed must be a whole number of 0 or more"),
-        ({"chunk": 0}, ValueError, "chunk must be a whole number above 0"),
+        ({"chunk": 0}, ValueError, "chunk must be a whole number of 1 or more"),
         ({"data": np.zeros((3, 2))}, TypeError, "data must be tensors of samples, one DataLoader or gradline.batches"),
         ({"data": (CENTERS, CENTERS[:2])}, ValueError, "tensors of equal length"),
         ({"loss": 3}, TypeError, "loss must be a function of a batch, got 3"),
@@ -510,7 +510,7 @@ def test_per_sample_losses_with_batch_norm_are_refused():
 @pytest.mark.parametrize(
     ("changes", "says"),
     [
-        ({"repeats": 0}, "repeats must be a whole number above 0"),
+        ({"repeats": 0}, "repeats must be a whole number of 1 or more"),
         ({"batch_sizes": []}, "batch_sizes must be one or more different sizes"),
         ({"batch_sizes": [2, 2]}, "batch_sizes must be one or more different sizes"),
         ({"batch_sizes": [9]}, "batch_size must be between 1 and the number of samples, 4, got 9"),

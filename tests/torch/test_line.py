@@ -12,7 +12,7 @@ from torch import nn
 
 import gradline
 from gradline.searches import Armijo, GolsI
-from gradline.torch import direction, line
+from gradline.torch import line
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import measure
 
@@ -50,8 +50,7 @@ def test_foreach_kernels_go_to_the_same_points(monkeypatch):
         return problem
 
     one_by_one = run()
-    for module in (line, direction):
-        monkeypatch.setattr(module, "single_pass", lambda tensors: False)
+    monkeypatch.setattr(line, "single_pass", lambda tensors: False)
     monkeypatch.setattr(line, "is_small", lambda parameters: False)
     foreach = run()
     torch.testing.assert_close(foreach.parameters(), one_by_one.parameters(), rtol=1e-9, atol=1e-12)

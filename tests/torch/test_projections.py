@@ -55,8 +55,8 @@ def test_the_same_seed_draws_the_same():
     [
         ({"distances": [0.0, 1.0]}, r"distances must be above 0 .*, got 0"),
         ({"distances": [2.0, 1.0]}, "distances must be finite numbers in ascending order"),
-        ({"directions": 0}, "directions must be a whole number above 0"),
-        ({"batches": 1.5}, "batches must be a whole number above 0"),
+        ({"directions": 0}, "directions must be a whole number of 1 or more"),
+        ({"batches": 1.5}, "batches must be a whole number of 1 or more"),
     ],
 )
 def test_wrong_arguments_are_named(options, message):

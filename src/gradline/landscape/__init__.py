@@ -36,13 +36,11 @@ parameters, since buffers cannot be restored from parameters alone.
 from __future__ import annotations
 
 from gradline.installing import not_installed
-from gradline.landscape.optima import Found, Interval, Optima, Spread
-from gradline.landscape.results import Curves, Line, Plane, Surfaces
+from gradline.landscape.results import Curves, Found, Interval, Line, Optima, Plane, Projections, Spread, Surfaces
 
 try:
     from gradline.landscape.directions import Direction, Weight, random_directions, weight
-    from gradline.landscape.projections import Projections, projections
-    from gradline.landscape.views import line, optima, plane
+    from gradline.landscape.views import line, optima, plane, projections
 except ModuleNotFoundError as error:
     if error.name != "torch":
         raise

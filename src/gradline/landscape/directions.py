@@ -1,9 +1,14 @@
-"""Directions of scans: a tensor for each parameter, a single weight, or random directions."""
+"""The parameters that a scan moves, and the directions that it moves them along.
+
+Parameters are set to x0 + a·d1 + b·d2 from a copy of x0, never by increments, and restored bit for bit at the end, also
+after an exception.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -12,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradline.landscape.point import Point
+from gradline.torch.snapshot import Snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +70,54 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     normal = torch.randn(total, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     perpendicular, _ = torch.linalg.qr(normal)
     return [_split(column, parameters) for column in perpendicular.T]
+
+
+class Point:
+    """Trainable parameters with their names, and a snapshot of everything that an evaluation changes."""
+
+    def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
+        self.modules: list[nn.Module] = []
+        if isinstance(model, nn.Module):
+            self.modules = list(model.modules())
+            named: list[tuple[str, Tensor]] = list(model.named_parameters())
+        elif isinstance(model, Tensor):
+            raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
+        else:
+            try:
+                named = [(str(place), parameter) for place, parameter in enumerate(model)]
+            except TypeError:
+                raise TypeError(f"model must be a module or parameters, got {type(model).__name__}") from None
+        self.names = [name for name, parameter in named if _moves(parameter)]
+        self.parameters = [parameter for _, parameter in named if _moves(parameter)]
+        if not self.parameters:
+            raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
+        self._snapshot = Snapshot(self.parameters, self.modules)
+        self.origins = self._snapshot.values
+
+    @contextmanager
+    def visited(self, seed: int) -> Iterator[None]:
+        """Context manager that enables gradients and seeds torch's generators; restores everything at exit."""
+        try:
+            with self._snapshot.with_gradients():
+                torch.manual_seed(seed)
+                yield
+        finally:
+            self.home()
+
+    def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:
+        """Set the parameters to x0 + Σ step · direction."""
+        for place, (parameter, origin) in enumerate(zip(self.parameters, self.origins, strict=True)):
+            parameter.data.copy_(origin)
+            for step, direction in moves:
+                parameter.data.add_(direction[place], alpha=step)
+
+    def reset_buffers(self) -> None:
+        """Restore buffers that an evaluation changed, such as BatchNorm's running statistics."""
+        self._snapshot.restore_buffers()
+
+    def home(self) -> None:
+        """Restore parameters and buffers."""
+        self._snapshot.restore()
 
 
 def random_unit(place: Point, generator: torch.Generator) -> list[Tensor]:
@@ -173,3 +226,9 @@ def _split(vector: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
         piece.reshape(parameter.shape).to(device=parameter.device, dtype=parameter.dtype)
         for piece, parameter in zip(pieces, parameters, strict=True)
     ]
+
+
+def _moves(parameter: Any) -> bool:
+    if not isinstance(parameter, Tensor):
+        raise TypeError(f"model must be a module or parameters, got a {type(parameter).__name__} among them")
+    return parameter.requires_grad

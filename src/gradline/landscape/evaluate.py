@@ -7,14 +7,14 @@ needed, and values and slopes of mini-batches are means over their samples.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from gradline.landscape.optima import Array
-from gradline.landscape.point import Point
+from gradline.landscape.directions import Point
+from gradline.landscape.results import Array
 from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
@@ -23,20 +23,8 @@ from gradline.torch.moments.independence import find_batch_norm
 Losses = Callable[..., Tensor]
 
 
-class Evaluator(Protocol):
-    """Interface of the evaluation of losses."""
-
-    def gradient(self) -> list[Tensor]:
-        """Return the gradient of the loss of all data."""
-        ...
-
-    def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
-        """Return value and slope (columns) of each mini-batch; of all data in the first row if `full`."""
-        ...
-
-
-def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> tuple[Evaluator, bool]:
-    """Return the evaluator of a loss and whether it returns per-sample losses, found by calling it on a few samples."""
+def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> ByBatch:
+    """Return the evaluator of a loss: by sample or by batch, found by calling it on a few samples."""
     batch, numbers = next(iter(source.pieces()))
     if isinstance(source, Tensors):
         numbers = numbers[: min(len(numbers), 8)]
@@ -50,9 +38,7 @@ def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> tuple[
             f"loss must return one number, the mean over its samples, or a vector of one loss for each of them, got "
             f"{got} for {len(numbers)} samples"
         )
-    if losses.ndim:
-        return BySample(loss, source, place), True
-    return ByBatch(loss, source, place), False
+    return (BySample if losses.ndim else ByBatch)(loss, source, place)
 
 
 def call(loss: Losses, batch: Any) -> Any:
@@ -78,7 +64,7 @@ class ByBatch:
         return [part / samples for part in total]
 
     def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
-        """Return value and slope of each mini-batch, of all data first if `full`."""
+        """Return value and slope (columns) of each mini-batch; of all data in the first row if `full`."""
         rows = []
         if full:
             parts = [(*self._seen(batch, along), float(len(numbers))) for batch, numbers in self.source.pieces()]
@@ -94,7 +80,7 @@ class ByBatch:
         return number, slope
 
     def _differentiate(self, batch: Any) -> tuple[Tensor, list[Tensor]]:
-        value = call(self.loss, batch)
+        value = call(self.loss, batch).mean()  # of per-sample losses
         if value.grad_fn is None:
             raise _constant()
         found = torch.autograd.grad(value, self.place.parameters, allow_unused=True)
@@ -103,16 +89,8 @@ class ByBatch:
         return value.detach(), [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
 
 
-class BySample:
+class BySample(ByBatch):
     """Evaluator of per-sample losses."""
-
-    def __init__(self, loss: Losses, source: Tensors | Loader, place: Point) -> None:
-        self.loss, self.source, self.place = loss, source, place
-
-    def gradient(self) -> list[Tensor]:
-        """Return the gradient of the loss of all data."""
-        mean = ByBatch(lambda *batch: self.loss(*batch).mean(), self.source, self.place)
-        return mean.gradient()
 
     def at(self, batches: Sequence[Index], along: Sequence[Tensor], *, full: bool) -> Array:
         """Return value and slope of each mini-batch, of all data first if `full`."""

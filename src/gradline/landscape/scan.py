@@ -13,19 +13,10 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from gradline.landscape import directions
-from gradline.landscape.evaluate import Evaluator, Losses, evaluator_of
-from gradline.landscape.optima import Array
-from gradline.landscape.point import Point
-from gradline.landscape.source import (
-    Index,
-    Loader,
-    Numbered,
-    Streamed,
-    Tensors,
-    check_batches,
-    loader_as_it_was,
-    source_of,
-)
+from gradline.landscape.directions import Point
+from gradline.landscape.evaluate import ByBatch, BySample, Losses, evaluator_of
+from gradline.landscape.results import Array
+from gradline.landscape.source import Loader, Numbered, Streamed, check_batches, require_count, source_of
 
 
 @dataclass(frozen=True)
@@ -39,9 +30,8 @@ class Asked:
 
     def __post_init__(self) -> None:
         count = self.static if isinstance(self.static, int) else len(self.static)
-        for name, number in (("static", count), ("dynamic", self.dynamic)):
-            if type(number) is not int or number < 0:
-                raise ValueError(f"{name} must be a whole number of 0 or more (it counts), got {number!r}")
+        require_count("static", count, 0, "it counts mini-batches")
+        require_count("dynamic", self.dynamic, 0, "it counts walks")
         if not (self.full or count or self.dynamic):
             raise ValueError("full, static or dynamic must be asked for (there is nothing to see), got none of them")
 
@@ -50,25 +40,34 @@ class Scan:
     """A model with its loss, data and evaluator."""
 
     def __init__(
-        self, model: nn.Module | Iterable[Tensor], loss: Losses, data: Any, options: Options, batch_size: int | None
+        self,
+        model: nn.Module | Iterable[Tensor],
+        loss: Losses,
+        data: Any,
+        *,
+        batch_size: int | None = None,
+        seed: int | None,
+        chunk: int | None,
+        progress: bool,
     ) -> None:
         if not callable(loss):
             raise TypeError(f"loss must be a function of a batch, got {loss!r}")
+        if seed is not None:
+            require_count("seed", seed, 0, "it seeds generators")
         self.place = Point(model)
-        self.seed = seed_of(options.seed)
-        self.source, self.batch_size = source_of(data, batch_size, options.chunk, self.seed)
-        self.bar = bar_of(options.progress)
+        self.seed = int(torch.randint(2**62, ())) if seed is None else seed
+        self.source, self.batch_size = source_of(data, batch_size, chunk, self.seed)
+        self.samples = self.source.samples
+        self.bar = bar_of(progress)
         self.loss = loss
-        self.evaluator: Evaluator
-        self.per_sample = False
-        self.samples: int | None = self.source.samples if isinstance(self.source, Tensors) else None
+        self.evaluator: ByBatch
 
     @contextmanager
     def begun(self) -> Iterator[None]:
         """Context manager that restores model, data and random number generators at exit."""
-        with loader_as_it_was(self.source), self.place.visited(self.seed):
-            self.evaluator, self.per_sample = evaluator_of(self.loss, self.source, self.place)
-            if self.per_sample and isinstance(self.source, Loader):
+        with self.source.unchanged(), self.place.visited(self.seed):
+            self.evaluator = evaluator_of(self.loss, self.source, self.place)
+            if isinstance(self.evaluator, BySample) and isinstance(self.source, Loader):
                 self.samples = sum(len(numbers) for _, numbers in self.source.pieces())
                 self.batch_size = self.source.loader.batch_size if self.batch_size is None else self.batch_size
             yield
@@ -128,24 +127,6 @@ class Scan:
         return np.stack(seen), static
 
 
-@dataclass(frozen=True)
-class Options:
-    """Options of all scans."""
-
-    seed: int | None
-    chunk: int | None
-    progress: bool
-
-
-def seed_of(seed: int | None) -> int:
-    """Return the seed, or one drawn from torch's generator if it is `None`."""
-    if seed is None:
-        return int(torch.randint(2**62, ()))
-    if type(seed) is not int or seed < 0:
-        raise ValueError(f"seed must be a whole number of 0 or more (it seeds generators), got {seed!r}")
-    return seed
-
-
 def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:
     """Return steps as an array; raise an error unless they are finite and ascending."""
     try:
@@ -164,14 +145,6 @@ def bar_of(progress: bool) -> Any:
     try:
         from tqdm.auto import tqdm
     except ModuleNotFoundError as error:
-        if error.name != "tqdm":
-            raise
-        raise ModuleNotFoundError(
-            "progress=True needs tqdm, which is not installed: pip install tqdm", name="tqdm"
-        ) from error
+        text = "progress=True needs tqdm, which is not installed: pip install tqdm"
+        raise ModuleNotFoundError(text, name="tqdm") from error
     return lambda points: tqdm(points, unit="point")
-
-
-def numbered(static: list[Any]) -> tuple[Index, ...]:
-    """Return the static mini-batches that are arrays of sample indices."""
-    return tuple(batch for batch in static if isinstance(batch, np.ndarray))

@@ -7,7 +7,7 @@ the loss returns per-sample losses: then its samples are numbered by their order
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from gradline.searches.arguments import require
 from gradline.torch import batches
 from gradline.torch.batches import Batches, _check_tensors, _loader_epoch
 
@@ -28,6 +29,7 @@ class Tensors:
     def __init__(self, tensors: tuple[Tensor, ...], chunk: int | None) -> None:
         self.tensors, self.samples = tensors, _check_tensors(tensors)
         self.chunk = self.samples if chunk is None else chunk
+        self.unchanged = nullcontext
 
     def batch(self, numbers: Index) -> tuple[Tensor, ...]:
         """Return the mini-batch of some sample indices."""
@@ -50,6 +52,7 @@ class Loader:
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         self.loader, self.seed = loader, seed
+        self.samples = None  # known after a pass
 
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
         """Yield all samples, one batch at a time, with their indices."""
@@ -60,6 +63,22 @@ class Loader:
             start += size
         if start == 0:
             raise ValueError("data must have at least one batch, got an empty DataLoader")
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Context manager that restores the loader's random number generators, which scans seed."""
+        loader = self.loader
+        samplers = (loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
+        names = [(one, name) for one in samplers for name in ("generator", "epoch") if hasattr(one, name)]
+        kept = [(one, name, getattr(one, name)) for one, name in names]
+        state = None if loader.generator is None else loader.generator.get_state()
+        try:
+            yield
+        finally:
+            for one, name, value in kept:
+                setattr(one, name, value)
+            if state is not None and loader.generator is not None:
+                loader.generator.set_state(state)
 
 
 def length(batch: Any) -> int:
@@ -73,8 +92,8 @@ def length(batch: Any) -> int:
 
 def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -> tuple[Tensors | Loader, int | None]:
     """Return the data source of `data` and the size of mini-batches."""
-    if chunk is not None and (type(chunk) is not int or chunk < 1):
-        raise ValueError(f"chunk must be a whole number above 0 (so many samples are evaluated at a time), got {chunk}")
+    if chunk is not None:
+        require_count("chunk", chunk, 1, "so many samples are evaluated at a time")
     if isinstance(data, Batches):
         batch_size = data.batch_size if batch_size is None else batch_size
         data = data.source
@@ -147,23 +166,6 @@ def check_batches(static: Sequence[Any], samples: int) -> list[Index]:
     return chosen
 
 
-@contextmanager
-def loader_as_it_was(source: Tensors | Loader) -> Iterator[None]:
-    """Context manager that restores a loader's random number generators, which scans seed."""
-    if isinstance(source, Tensors):
-        yield
-        return
-    loader = source.loader
-    inner = getattr(loader.batch_sampler, "sampler", None)
-    samplers: list[Any] = [one for one in (loader.sampler, loader.batch_sampler, inner) if one is not None]
-    kept = [
-        (one, name, getattr(one, name)) for one in samplers for name in ("generator", "epoch") if hasattr(one, name)
-    ]
-    state = None if loader.generator is None else loader.generator.get_state()
-    try:
-        yield
-    finally:
-        for one, name, value in kept:
-            setattr(one, name, value)
-        if state is not None and loader.generator is not None:
-            loader.generator.set_state(state)
+def require_count(name: str, number: Any, least: int, reason: str) -> None:
+    """Require a whole number of at least 0 or 1."""
+    require(type(number) is int and number >= least, name, f"a whole number of {least} or more", reason, number)

@@ -1,19 +1,20 @@
-"""The public scans: a line, a plane, and the optima along a line."""
+"""The public scans: a line, a plane, the optima along a line, and the slopes around a point."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from gradline.landscape.directions import Direction, center_of, norm
+from gradline.landscape.directions import Direction, center_of, norm, random_unit
 from gradline.landscape.evaluate import Losses
-from gradline.landscape.optima import Array, Found, Optima
-from gradline.landscape.results import Curves, Line, Plane, Surfaces
-from gradline.landscape.scan import Asked, Options, Scan, numbered, steps_of
+from gradline.landscape.results import Array, Curves, Found, Line, Optima, Plane, Projections, Surfaces
+from gradline.landscape.scan import Asked, Scan, steps_of
+from gradline.landscape.source import Index, require_count
 
 
 def line(
@@ -69,15 +70,13 @@ def line(
         progress: show a progress bar.
     """
     asked, at = Asked(full, static, dynamic, repetition), steps_of(steps)
-    scan = Scan(model, loss, data, Options(seed, chunk, progress), batch_size)
+    scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
         way = scan.direction(direction)
         seen, batches = scan.walk([[(step, way)] for step in at.tolist()], way, asked)
         length = norm(way)
-    everything, fixed, walks = (
-        None if part is None else Curves(at, part[0], part[1]) for part in _apart(seen, asked, len(batches), at.shape)
-    )
-    return Line(at, everything, fixed, walks, numbered(batches), scan.batch_size, length)
+    everything, fixed, walks = (part and Curves(at, *part) for part in _apart(seen, asked, len(batches), at.shape))
+    return Line(at, everything, fixed, walks, _numbered(batches), scan.batch_size, length)
 
 
 def plane(
@@ -136,7 +135,7 @@ def plane(
     asked, across, up = Asked(full, static, dynamic, repetition), steps_of(x, "x"), steps_of(y, "y")
     if len(directions) != 2:
         raise ValueError(f"directions must be two (a plane has two axes), got {len(directions)}")
-    scan = Scan(model, loss, data, Options(seed, chunk, progress), batch_size)
+    scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
     centers = [center_of(direction, scan.place) for direction in directions]
     with scan.begun():
         first, second = (
@@ -146,11 +145,9 @@ def plane(
         points = [[(a, first), (b, second)] for b in up.tolist() for a in across.tolist()]
         seen, batches = scan.walk(points, slope, asked)
     shape = (len(up), len(across))
-    everything, fixed, walks = (
-        None if part is None else Surfaces(part[0], part[1]) for part in _apart(seen, asked, len(batches), shape)
-    )
+    everything, fixed, walks = (part and Surfaces(*part) for part in _apart(seen, asked, len(batches), shape))
     center = None if centers[0] is None or centers[1] is None else (centers[0], centers[1])
-    return Plane(across, up, everything, fixed, walks, numbered(batches), scan.batch_size, center)
+    return Plane(across, up, everything, fixed, walks, _numbered(batches), scan.batch_size, center)
 
 
 def optima(
@@ -206,13 +203,12 @@ def optima(
         progress: show a progress bar.
     """
     at, sizes = steps_of(steps), list(batch_sizes)
-    if type(repeats) is not int or repeats < 1:
-        raise ValueError(f"repeats must be a whole number above 0 (it counts walks), got {repeats!r}")
+    require_count("repeats", repeats, 1, "it counts walks")
     if not sizes or len(set(sizes)) != len(sizes):
         raise ValueError(f"batch_sizes must be one or more different sizes, got {sizes}")
     if len(at) < 3:
         raise ValueError(f"steps must be at least 3 (a minimum is lower than both its neighbours), got {len(at)}")
-    scan = Scan(model, loss, data, Options(seed, chunk, progress), None)
+    scan = Scan(model, loss, data, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
         if scan.samples is None:
             raise ValueError(
@@ -232,6 +228,78 @@ def optima(
         return Optima(at, found, repeats, scan.samples, norm(way))
 
 
+def projections(
+    model: nn.Module | Iterable[Tensor],
+    loss: Losses,
+    data: Any,
+    *,
+    distances: ArrayLike | Tensor,
+    directions: int = 50,
+    batch_size: int | None = None,
+    batches: int = 20,
+    repetition: bool = False,
+    seed: int | None = None,
+    chunk: int | None = None,
+    progress: bool = False,
+) -> Projections:
+    """Evaluate slopes around a point, along random unit vectors away from it.
+
+    A negative slope disproves that the point is one of the paper's optima; that none was found is evidence that it is
+    one, the stronger the more directions and mini-batches were drawn.
+
+    ```python
+    import torch
+    from gradline import landscape
+
+    weights = torch.zeros(20, requires_grad=True)
+    targets = torch.randn(200, 20, generator=torch.Generator().manual_seed(0))
+
+    def loss(target):
+        return (weights - target).square().sum(dim=1) / 2
+
+    def around(distances):
+        return landscape.projections([weights], loss, targets, distances=distances, batch_size=20, seed=0)
+
+    assert around([0.2]).is_snn_gpp  # inside the ball: some mini-batches have their optimum behind the point
+    with torch.no_grad():
+        weights += 3.0
+    far = around([0.2])
+    assert not far.is_nn_gpp and not far.is_snn_gpp  # every mini-batch leads back
+    ```
+
+    Args:
+        model: the module, or its parameters; the point is where they are.
+        loss: as for [`line`][gradline.landscape.line].
+        data: as for [`line`][gradline.landscape.line].
+        distances: distances λ above 0 in ascending order, the last one r.
+        directions: number of random unit vectors; the opposite of each is used too.
+        batch_size: samples per mini-batch.
+        batches: number of mini-batches for each direction and distance.
+        repetition: whether a sample may be drawn twice for one mini-batch.
+        seed: as for [`line`][gradline.landscape.line].
+        chunk: largest number of samples to evaluate at once.
+        progress: show a progress bar.
+    """
+    at = steps_of(distances, "distances")
+    if at[0] <= 0.0:
+        raise ValueError(f"distances must be above 0 (a point has no slope away from itself), got {at[0]:g}")
+    require_count("directions", directions, 1, "it counts unit vectors")
+    require_count("batches", batches, 1, "it counts mini-batches")
+    scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
+    generator = torch.Generator().manual_seed(scan.seed)
+    slopes = []
+    with scan.begun():
+        draws = scan.draws(scan.batch_size, repetition=repetition)
+        for _ in scan.bar(range(directions)):
+            unit = random_unit(scan.place, generator)
+            for direction in (unit, [-part for part in unit]):
+                for distance in at.tolist():
+                    scan.place.go([(distance, direction)])
+                    slopes.append(scan.evaluator.at(draws.draw(batches), direction, full=True)[:, 1])
+    found = np.stack(slopes).T.reshape(1 + batches, 2 * directions, len(at))
+    return Projections(at, found[0], found[1:])
+
+
 def _halfway(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
     lengths = norm(first), norm(second)
     between = [a / lengths[0] + b / lengths[1] for a, b in zip(first, second, strict=True)]
@@ -241,12 +309,15 @@ def _halfway(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
     return [part / length for part in between]
 
 
-def _apart(seen: Array, asked: Asked, static: int, shape: tuple[int, ...]) -> list[Array | None]:
-    """Split an array (points, evaluations, 2) into values and slopes of full, static and dynamic sampling."""
-    columns = seen.transpose(2, 1, 0).reshape(2, seen.shape[1], *shape)
+def _apart(seen: Array, asked: Asked, static: int, shape: tuple[int, ...]) -> Iterator[tuple[Array, Array] | None]:
+    """Yield values and slopes of full, static and dynamic sampling from an array (points, evaluations, 2)."""
+    values, slopes = seen.transpose(2, 1, 0).reshape(2, seen.shape[1], *shape)
     first = int(asked.full)
-    return [
-        columns[:, 0] if asked.full else None,
-        columns[:, first : first + static] if static else None,
-        columns[:, first + static :] if asked.dynamic else None,
-    ]
+    yield (values[0], slopes[0]) if asked.full else None
+    for part, some in ((slice(first, first + static), static), (slice(first + static, None), asked.dynamic)):
+        yield (values[part], slopes[part]) if some else None
+
+
+def _numbered(static: list[Any]) -> tuple[Index, ...]:
+    """Return the static mini-batches that are arrays of sample indices; those of a loader are not."""
+    return tuple(batch for batch in static if isinstance(batch, np.ndarray))

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradline.installing import not_installed
-from gradline.plot.beliefs import Beliefs
-from gradline.plot.data import Point, Rule, SearchData, search_data
+from gradline.plot.data import Beliefs, Point, Rule, SearchData, search_data
 from gradline.protocol import Origin, Pending, Record, Search, Transcript
 
 if TYPE_CHECKING:

@@ -6,14 +6,18 @@ Where a sign of the slope is needed, non-finite probes count as a slope of +∞,
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from gradline.plot.beliefs import Array, Beliefs, beliefs_at
 from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Transcript, Value, observes
 from gradline.searches import Armijo, GolsBack, GolsI, GolsMax, Prls, PrlsMemory, StrongWolfe
+from gradline.searches.surrogate import Belief, Surrogate, wolfe
+
+Array = NDArray[np.float64]
 
 DECADE = 10.0
 """Ratio of steps above which their axis is logarithmic."""
@@ -36,6 +40,28 @@ class Rule(NamedTuple):
     low: float
     high: float
     says: str
+
+
+@dataclass(frozen=True, eq=False)
+class Beliefs:
+    """Posterior of PrLS's surrogate at some steps, after all probes."""
+
+    steps: Array
+    mean: Array
+    """The expected value F(α)."""
+    deviation: Array
+    """The standard deviation of the value."""
+    slope: Array
+    """The expected slope F'(α)."""
+    slope_deviation: Array
+    """The standard deviation of the slope."""
+    probability: Array
+    """The probability of the Wolfe conditions."""
+
+    def __getitem__(self, step: float) -> tuple[float, float, float]:
+        """Return expected value, expected slope and Wolfe probability at one of the steps."""
+        where = int(np.argmin(np.abs(self.steps - step)))
+        return float(self.mean[where]), float(self.slope[where]), float(self.probability[where])
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +177,49 @@ def _along(given: _Given) -> dict[str, Any]:
     along: dict[str, Any] = {"considered": (), "beliefs": None, "noise": None, "acceptance": None}
     if isinstance(search, Prls) and start is not None:
         grid = np.union1d(_grid(span, logarithmic), [0.0, *shown])
-        beliefs = beliefs_at(grid.tolist(), search, start, given.memory, transcript)
+        beliefs = _beliefs_at(grid.tolist(), search, start, given.memory, transcript)
         if beliefs is not None:
             noise = (math.sqrt(start.at_zero.value_var), math.sqrt(start.at_zero.slope_var))
             along = {"beliefs": beliefs, "noise": noise, "acceptance": search.acceptance}
             along["considered"] = tuple(considered)
     return {**along, "logarithmic": logarithmic, "span": span}
+
+
+def _beliefs_at(
+    steps: Sequence[float], search: Prls, origin: Origin[Moments], memory: PrlsMemory, transcript: Transcript[Value]
+) -> Beliefs | None:
+    """Return the posterior of a search after the probes of a transcript; `None` if it has no surrogate."""
+    try:
+        surrogate = search.surrogate(origin, memory, transcript)
+        if surrogate is None:
+            return None
+        zero = surrogate.at_seen(0)
+        there = [_at(surrogate, step / memory[0]) for step in steps]
+        chances = [wolfe(zero, one, search.decrease, search.curvature).probability for one in there]
+    except (ZeroDivisionError, OverflowError):  # the surrogate is lost to rounding
+        return None
+    slope_unit = abs(origin.at_zero.slope)
+    value_unit = slope_unit * memory[0]
+    columns = np.array(
+        [
+            (
+                step,
+                origin.at_zero.value + value_unit * one.mean,
+                value_unit * math.sqrt(max(one.value_var, 0.0)),
+                slope_unit * one.slope,
+                slope_unit * math.sqrt(max(one.slope_var, 0.0)),
+                chance,
+            )
+            for step, one, chance in zip(steps, there, chances, strict=True)
+        ]
+    )
+    return Beliefs(*columns.T) if np.isfinite(columns).all() else None
+
+
+def _at(surrogate: Surrogate, point: float) -> Belief:
+    """Return the posterior at a point, which is snapped to an observed point within rounding."""
+    near = min(surrogate.points, key=lambda seen: abs(seen - point))
+    return surrogate.at(near if abs(near - point) <= 1e-12 * point else point)
 
 
 def _sound(zero: Slope) -> bool:

@@ -12,8 +12,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure, SubFigure
 
-from gradline.plot.beliefs import Array
-from gradline.plot.data import Point, SearchData
+from gradline.plot.data import Array, Point, SearchData
 from gradline.plot.panel import Panel
 from gradline.plot.scales import drawable, extended, threshold, window
 
@@ -76,37 +75,21 @@ def _title(axis: Axes, data: SearchData) -> None:
 
 
 def _values(panel: Panel) -> None:
-    data, inks, axis = panel.data, panel.inks, panel.axis
+    data, axis = panel.data, panel.axis
     axis.set_ylabel("value F(α)")
     seen = [(point, point.value) for point in data.points if point.value is not None]
     _limit_values(panel, [value for _, value in seen])
-    low, high = axis.get_ylim()
-    if data.beliefs is not None:
-        _belief(panel, data.beliefs.mean, data.beliefs.deviation, "expected value")
-        _considered(panel, 0)
-    else:
-        _order(panel, [(point.step, value) for point, value in seen if point.number])
     if data.decrease is not None and data.origin is not None and data.origin.value is not None:
-        smallest, largest = data.span[0], axis.get_xlim()[1]
-        steps = np.array([0.0, *np.geomspace(smallest, largest, 400)])
+        steps = np.array([0.0, *np.geomspace(data.span[0], axis.get_xlim()[1], 400)])
         with np.errstate(over="ignore"):
             line = np.clip(data.origin.value + data.decrease * steps, *_around(axis))
-        axis.plot(
-            steps,
-            line,
-            color=inks.faint,
-            linewidth=1.2,
-            linestyle="--",
-            label="F(0) + c1·F'(0)·α",
-            scalex=False,
-            scaley=False,
-        )
-    inside = [(point, value) for point, value in seen if low <= value <= high]
-    noise = None if data.noise is None else data.noise[0]
-    _points(panel, inside, noise)
+        panel.curve(steps, line, panel.inks.faint, 1.2, "F(0) + c1·F'(0)·α", linestyle="--")
+    if data.beliefs is not None:
+        _belief(panel, data.beliefs.mean, data.beliefs.deviation, "expected value")
+    inside = _inside(panel, seen, 0)
+    _points(panel, inside, None if data.noise is None else data.noise[0])
     panel.tangents([(point.step, value, point.slope) for point, value in inside])
-    panel.asked()
-    panel.accepted(*([] if data.accepted is None or data.accepted.value is None else [data.accepted.value]))
+    panel.decided(None if data.accepted is None else data.accepted.value)
     panel.beyond(seen)
     panel.number([(point, value, _beside(point)) for point, value in inside])
 
@@ -134,8 +117,8 @@ def _slopes(panel: Panel) -> None:
     axis.axhline(0.0, color=inks.text, linewidth=0.9, zorder=1)
     seen = [(point, point.slope) for point in data.points]
     _limit_slopes(panel, [slope for _, slope in seen])
-    low, high = axis.get_ylim()
     if data.rule is not None:
+        low, high = axis.get_ylim()
         bottom, top = max(data.rule.low, low), min(data.rule.high, high)
         if drawable(data.rule.high) and bottom < top:
             style: dict[str, Any] = {"linewidth": 0.0, "zorder": 0}
@@ -146,16 +129,12 @@ def _slopes(panel: Panel) -> None:
         axis.axvspan(*data.bracket, linewidth=0.0, zorder=0, label=says, **fill)
     if data.beliefs is not None:
         _belief(panel, data.beliefs.slope, data.beliefs.slope_deviation, "expected slope")
-        _considered(panel, 1)
-    else:
-        _order(panel, [(point.step, slope) for point, slope in seen if point.number])
-    inside = [(point, slope) for point, slope in seen if low <= slope <= high]
+    inside = _inside(panel, seen, 1)
     if data.values:
         _points(panel, inside, None if data.noise is None else data.noise[1])
     else:
         _signs(panel, inside)
-    panel.asked()
-    panel.accepted(*([] if data.accepted is None else [data.accepted.slope]))
+    panel.decided(None if data.accepted is None else data.accepted.slope)
     panel.beyond(seen)
     panel.number(
         [(point, slope, _beside(point) if data.beliefs else (0, 1 if slope >= 0.0 else -1)) for point, slope in inside]
@@ -187,13 +166,10 @@ def _limit_slopes(panel: Panel, slopes: Sequence[float]) -> None:
 def _signs(panel: Panel, seen: Sequence[tuple[Point, float]]) -> None:
     """Draw triangles that point down for negative slopes and up for others."""
     inks = panel.inks
-    for origin in (True, False):
-        chosen = [(point.step, slope) for point, slope in seen if (point.number == 0) is origin]
-        if origin:
-            panel.marks(chosen, "s", inks.text, "origin")
-        else:
-            panel.marks([one for one in chosen if one[1] < 0.0], "v", inks.blue, "downhill", markersize=7)
-            panel.marks([one for one in chosen if one[1] >= 0.0], "^", inks.orange, "uphill", markersize=7)
+    panel.marks([(point.step, slope) for point, slope in seen if not point.number], "s", inks.text, "origin")
+    probes = [(point.step, slope) for point, slope in seen if point.number]
+    panel.marks([one for one in probes if one[1] < 0.0], "v", inks.blue, "downhill", markersize=7)
+    panel.marks([one for one in probes if one[1] >= 0.0], "^", inks.orange, "uphill", markersize=7)
 
 
 # ---- The probability of the Wolfe conditions ----
@@ -207,15 +183,13 @@ def _chances(panel: Panel) -> None:
     axis.set_ylabel("P(Wolfe)")
     axis.set_ylim(-0.25, 1.2)
     axis.set_yticks([0.0, 0.5, 1.0])
-    axis.plot(beliefs.steps, beliefs.probability, color=inks.blue, linewidth=1.6, scalex=False, label="probability")
-    axis.axhline(
-        data.acceptance, color=inks.orange, linestyle="--", linewidth=1.2, label=f"accepted above {data.acceptance:g}"
-    )
+    panel.curve(beliefs.steps, beliefs.probability, inks.blue, 1.6, "probability")
+    bound: dict[str, Any] = {"linestyle": "--", "linewidth": 1.2, "label": f"accepted above {data.acceptance:g}"}
+    axis.axhline(data.acceptance, color=inks.orange, **bound)
     _considered(panel, 2)
     heights = [(probe, beliefs[probe.step][2]) for probe in data.probes]
     panel.marks([(probe.step, height) for probe, height in heights], "o", inks.blue, "probe")
-    panel.asked()
-    panel.accepted(*([] if data.accepted is None else [beliefs[data.accepted.step][2]]))
+    panel.decided(None if data.accepted is None else beliefs[data.accepted.step][2])
     panel.number([(probe, height, (0, 1 if height > 0.5 else -1)) for probe, height in heights])
 
 
@@ -231,6 +205,16 @@ def _belief(panel: Panel, mean: Array, deviation: Array, says: str) -> None:
         bottom, top = (np.clip(mean + side * width * deviation, low, high) for side in (-1.0, 1.0))
         panel.axis.fill_between(beliefs.steps, bottom, top, color=inks.blue, alpha=alpha, linewidth=0.0, label=label)
     panel.axis.plot(beliefs.steps, np.clip(mean, low, high), color=inks.blue, linewidth=1.6, label=says)
+
+
+def _inside(panel: Panel, seen: Sequence[tuple[Point, float]], quantity: int) -> list[tuple[Point, float]]:
+    """Draw the options of the last probe, or a line through the probes; return the points within the axes."""
+    if panel.data.beliefs is not None:
+        _considered(panel, quantity)
+    else:
+        _order(panel, [(point.step, height) for point, height in seen if point.number])
+    low, high = panel.axis.get_ylim()
+    return [(point, height) for point, height in seen if low <= height <= high]
 
 
 def _around(axis: Axes) -> tuple[float, float]:
@@ -272,17 +256,8 @@ def _points(panel: Panel, seen: Sequence[tuple[Point, float]], noise: float | No
     inks = panel.inks
     if noise is not None and drawable(noise) and noise > 0.0 and seen:
         steps, heights = [point.step for point, _ in seen], [height for _, height in seen]
-        panel.axis.errorbar(
-            steps,
-            heights,
-            yerr=noise,
-            fmt="none",
-            ecolor=inks.text,
-            elinewidth=1.0,
-            capsize=2.5,
-            zorder=3,
-            label="noise, ±1σ",
-        )
+        style: dict[str, Any] = {"fmt": "none", "ecolor": inks.text, "elinewidth": 1.0, "capsize": 2.5, "zorder": 3}
+        panel.axis.errorbar(steps, heights, yerr=noise, label="noise, ±1σ", **style)
     panel.marks([(point.step, height) for point, height in seen if point.number == 0], "s", inks.text, "origin")
     panel.marks([(point.step, height) for point, height in seen if point.number], "o", inks.orange, "probe")
 
@@ -292,6 +267,4 @@ def _order(panel: Panel, places: Sequence[tuple[float, float]]) -> None:
     places = [(step, height) for step, height in places if drawable(height)]
     if len(places) > 1:
         steps, heights = zip(*places, strict=True)
-        panel.axis.plot(
-            steps, heights, color=panel.inks.faint, linewidth=0.9, linestyle=":", zorder=2, scalex=False, scaley=False
-        )
+        panel.curve(steps, heights, panel.inks.faint, 0.9, linestyle=":", zorder=2)

@@ -76,7 +76,7 @@ class Stroke(NamedTuple):
     marker: str
 
     def options(self, *, every: Any = None) -> dict[str, Any]:
-        """Return arguments of `Axes.plot`; with a marker at every so many points, or none."""
+        """Return keyword arguments for `Axes.plot`. `every` is its `markevery`; `None`: no markers."""
         marks = {} if every is None else {"marker": self.marker, "markevery": every, "markersize": 4}
         return {"color": self.color, "linestyle": self.linestyle, **marks}
 
@@ -109,8 +109,8 @@ def stroke(number: int, inks: Inks = LIGHT) -> Stroke:
     Colours, dashes and markers repeat after different numbers, so that 24 strokes are all different.
 
     Args:
-        number: which, from 0.
-        inks: of the page.
+        number: index of the stroke, from 0.
+        inks: the colours of the page.
     """
     turn = number // len(inks.data)
     dashes = DASHES[(number + turn) % len(DASHES)][0]

@@ -63,30 +63,22 @@ class Panel:
         axis.set_xticks(ticks, [tick(number) for number in ticks])
         axis.set_xticks([], minor=True)
 
-    def accepted(self, *heights: float) -> None:
-        """Draw a ring around the accepted probe and a vertical line at its step."""
+    def decided(self, height: float | None) -> None:
+        """Draw a vertical line at the accepted step and a ring around its probe, or a line at the next probe."""
+        if self.data.asked is not None:
+            style: dict[str, Any] = {"linestyle": "-.", "linewidth": 1.4, "label": "next probe"}
+            self.axis.axvline(self.data.asked, color=self.inks.green, zorder=1, **style)
         if self.data.accepted is not None:
             step = self.data.accepted.step
-            style: dict[str, Any] = {"color": self.inks.green, "zorder": 1}
-            self.axis.axvline(step, linewidth=1.0, linestyle=(0, (6, 3)), **style)
-            for height in heights:
-                if drawable(height):
-                    self.marks(
-                        [(step, height)],
-                        "o",
-                        self.inks.green,
-                        "accepted",
-                        markersize=14,
-                        markeredgewidth=2,
-                        hollow=True,
-                    )
+            self.axis.axvline(step, color=self.inks.green, linewidth=1.0, linestyle=(0, (6, 3)), zorder=1)
+            if height is not None and drawable(height):
+                ring = {"markersize": 14, "markeredgewidth": 2}
+                self.marks([(step, height)], "o", self.inks.green, "accepted", hollow=True, **ring)
 
-    def asked(self) -> None:
-        """Draw a vertical line at the next probe of a search in progress."""
-        if self.data.asked is not None:
-            self.axis.axvline(
-                self.data.asked, color=self.inks.green, linestyle="-.", linewidth=1.4, zorder=1, label="next probe"
-            )
+    def curve(self, steps: Any, heights: Any, colour: str, width: float, label: str = "", **style: Any) -> None:
+        """Draw a line that does not change the limits of the axes."""
+        style = {"color": colour, "linewidth": width, "label": label or None, **style}
+        self.axis.plot(steps, heights, scalex=False, scaley=False, **style)
 
     def marks(
         self,
@@ -143,19 +135,15 @@ class Panel:
         free = apart(spots, width=width, height=height)
         for (text, place), (a, b), show in zip(texts, shifts, free, strict=True):
             if show:
-                self.axis.annotate(
-                    text,
-                    place,
-                    xycoords=transform,
-                    xytext=(a, b),
-                    textcoords="offset points",
-                    ha="center" if a == 0 else "left" if a > 0 else "right",
-                    va="bottom" if b > 0 else "top",
-                    fontsize=SMALL,
-                    linespacing=0.95,
-                    color=self.inks.text,
-                    zorder=5,
-                )
+                sides = {"ha": "center" if a == 0 else "left" if a > 0 else "right", "va": "bottom" if b > 0 else "top"}
+                style: dict[str, Any] = {
+                    "fontsize": SMALL,
+                    "linespacing": 0.95,
+                    "color": self.inks.text,
+                    "zorder": 5,
+                    **sides,
+                }
+                self.axis.annotate(text, place, xycoords=transform, xytext=(a, b), textcoords="offset points", **style)
 
     def beyond(self, points: Sequence[tuple[Point, float]]) -> None:
         """Mark non-finite and off-scale numbers at the upper or lower edge and write their values."""
@@ -185,15 +173,7 @@ class Panel:
                 continue
             reach = tiny * 15.0 * axis.figure.dpi / 72.0 / length
             steps = np.linspace(max(step - reach, 0.0 if step else -reach), step + reach, 9)
-            axis.plot(
-                steps,
-                value + slope * (steps - step),
-                color=self.inks.text,
-                linewidth=1.4,
-                zorder=3,
-                scalex=False,
-                scaley=False,
-            )
+            self.curve(steps, value + slope * (steps - step), self.inks.text, 1.4, zorder=3)
 
     def legend(self, known: Collection[str]) -> list[str]:
         """Draw a legend of the labels not in `known`; return these labels.
@@ -204,18 +184,10 @@ class Panel:
         unique = {label: one for label, one in zip(labels, handles, strict=True) if label not in known}
         if not unique:
             return []
-        place: dict[str, Any] = {"loc": "best"}
+        style: dict[str, Any] = {"labelcolor": self.inks.text, "fontsize": SMALL, "labelspacing": 0.7, "loc": "best"}
         if self.axis.figure.get_layout_engine() is not None:
-            place = {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0}
-        self.axis.legend(
-            list(unique.values()),
-            list(unique),
-            labelcolor=self.inks.text,
-            fontsize=SMALL,
-            labelspacing=0.7,
-            frameon="bbox_to_anchor" not in place,
-            **place,
-        )
+            style |= {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0, "frameon": False}
+        self.axis.legend(list(unique.values()), list(unique), **style)
         return list(unique)
 
 

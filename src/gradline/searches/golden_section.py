@@ -8,13 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
-from gradline.searches.arguments import (
-    require_budget,
-    require_first,
-    require_guess,
-    require_range,
-    require_tolerance,
-)
+from gradline.searches.arguments import require_budget, require_first, require_guess, require_range, require_tolerance
 from gradline.searches.ladder import GOLDEN, largest_step
 
 

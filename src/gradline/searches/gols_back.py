@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
 from gradline.searches.arguments import require_budget, require_fraction, require_range, require_shrink
-from gradline.searches.ladder import Ladder, largest_step
+from gradline.searches.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,13 +45,7 @@ class GolsBack:
 
     def search(self, origin: Origin[Slope], memory: None) -> Generator[float, Slope, Outcome[None]]:
         """Run one search, from the largest step down."""
-        ladder = Ladder(
-            1.0 / self.shrink,
-            self.step_min,
-            largest_step(origin.norm, self.step_max),
-            self.strict,
-            self.max_probes or math.inf,
-        )
+        ladder = Ladder.of(self, 1.0 / self.shrink, origin.norm)
         rung = yield from ladder.first(ladder.top, 0.0)
         if rung.slope < 0.0:
             return rung.outcome(None, None)

@@ -15,7 +15,7 @@ from gradline.searches.arguments import (
     require_guess,
     require_range,
 )
-from gradline.searches.ladder import Ladder, largest_step
+from gradline.searches.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,8 +79,7 @@ class GolsI:
 
     def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
         """Run one search; `memory` is the previous step."""
-        top = largest_step(origin.norm, self.step_max)
-        ladder = Ladder(self.growth, self.step_min, top, self.strict, self.max_probes or math.inf)
+        ladder = Ladder.of(self, self.growth, origin.norm)
         rung = yield from ladder.first(require_guess(memory), 0.0)
         if 0.0 < rung.slope < self.overshoot * abs(origin.at_zero.slope):
             return Outcome(rung.step, rung.probe, Stop.ACCEPTED_AT_ONCE, rung.step)

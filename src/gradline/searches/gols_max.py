@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
 from gradline.searches.arguments import require_budget, require_factor, require_fraction, require_guess, require_range
-from gradline.searches.ladder import Ladder, largest_step
+from gradline.searches.ladder import Ladder
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,13 +46,7 @@ class GolsMax:
     def search(self, origin: Origin[Slope], memory: float) -> Generator[float, Slope, Outcome[float]]:
         """Run one search; `memory` is the previous step."""
         bound = self.overshoot * abs(origin.at_zero.slope)
-        ladder = Ladder(
-            self.growth,
-            self.step_min,
-            largest_step(origin.norm, self.step_max),
-            self.strict,
-            self.max_probes or math.inf,
-        )
+        ladder = Ladder.of(self, self.growth, origin.norm)
         rung = yield from ladder.first(require_guess(memory), bound)
         rung = yield from ladder.grow(rung, bound, Stop.SLOPE_BOUND)
         rung = yield from ladder.shrink(rung, bound, Stop.SLOPE_BOUND)

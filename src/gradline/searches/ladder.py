@@ -11,9 +11,12 @@ from __future__ import annotations
 import math
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import NamedTuple, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gradline.protocol import Outcome, Slope, Stop
+
+if TYPE_CHECKING:
+    from gradline.searches import GolsBack, GolsI, GolsMax
 
 M = TypeVar("M")
 
@@ -57,6 +60,12 @@ class Ladder:
     top: float
     strict: bool
     max_probes: float
+
+    @classmethod
+    def of(cls, search: GolsI | GolsMax | GolsBack, growth: float, norm: float) -> Ladder:
+        """Return the ladder of a search along a direction of length `norm`."""
+        top = largest_step(norm, search.step_max)
+        return cls(growth, search.step_min, top, search.strict, search.max_probes or math.inf)
 
     def first(self, step: float, level: float) -> Generator[float, Slope, Rung]:
         """Make the first probe, at the step clipped to `top` and then to `bottom`."""

@@ -9,9 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Generator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, cast
 
-from gradline.protocol import Moments, Origin, Outcome, Stop, Value
+from gradline.protocol import Moments, Origin, Outcome, Pending, Stop, Value
 from gradline.searches.arguments import require, require_fraction
 from gradline.searches.surrogate import Belief, Surrogate, wolfe
 from gradline.searches.units import Units
@@ -182,13 +182,8 @@ class Prls:
         surrogate = units.surrogate(self.offset)
         number: dict[float, int | None] = {0.0: None}
         plan = _Plan(1.0)
-        for probe, (step, seen) in enumerate(transcript):
-            if plan.stop is not None or plan.point * units.step != step:
-                asked = "nothing more" if plan.stop is not None else f"step {plan.point * units.step!r}"
-                raise ValueError(
-                    f"transcript must be one of {self!r}: at probe {probe} it has step {step!r} "
-                    f"where the search asks for {asked}"
-                )
+        Pending.replay(cast(Any, self), origin, memory, transcript)  # raises if the steps are not those of this search
+        for probe, (_, seen) in enumerate(transcript):
             try:
                 plan = self._told(units, surrogate, plan, seen, number, probe)
             except (ZeroDivisionError, OverflowError):
@@ -221,13 +216,7 @@ class Prls:
             probes += 1
 
     def _told(
-        self,
-        units: Units,
-        surrogate: Surrogate,
-        plan: _Plan,
-        seen: Value,
-        number: dict[float, int | None],
-        probe: int,
+        self, units: Units, surrogate: Surrogate, plan: _Plan, seen: Value, number: dict[float, int | None], probe: int
     ) -> _Plan:
         """Add the probe at `plan.point` to the surrogate and to `number`, and return the next plan."""
         point = plan.point

@@ -11,27 +11,34 @@ import numpy as np
 from sklearn.utils import check_array
 from torch.optim import Optimizer
 
-from gradline import searches
+from gradline.searches import search_classes
+from gradline.searches.arguments import require
 from gradline.sklearn.network import ACTIVATIONS
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
     """Raise an error for invalid parameters of an estimator."""
     layer_sizes(parameters["hidden_layer_sizes"])
-    activation = parameters["activation"]
-    if not isinstance(activation, str) or activation not in ACTIVATIONS:
-        known = ", ".join(map(repr, ACTIVATIONS))
-        raise ValueError(f"activation must be one of {known} (the functions of hidden units), got {activation!r}")
+    activation, size, patience = (parameters[name] for name in ("activation", "batch_size", "n_iter_no_change"))
+    known = isinstance(activation, str) and activation in ACTIVATIONS
+    names = ", ".join(map(repr, ACTIVATIONS))
+    require(known, "activation", f"one of {names}", "the functions of hidden units", activation)
     _require_search(parameters["search"])
-    size = parameters["batch_size"]
-    if size != "auto" and not _whole(size):
-        raise ValueError(f"batch_size must be 'auto' or a whole number from 1 on (samples in a batch), got {size!r}")
-    _require_whole("max_iter", parameters["max_iter"], "passes through the data")
-    if parameters["n_iter_no_change"] != math.inf:
-        _require_whole("n_iter_no_change", parameters["n_iter_no_change"], "passes to wait for a better one")
-    _require_real("alpha", parameters["alpha"], math.inf, "it weighs the squares of the weights in the loss")
-    _require_real("tol", parameters["tol"], math.inf, "it is what counts as an improvement")
-    _require_real("validation_fraction", parameters["validation_fraction"], 1.0, "this part of the data is held back")
+    rule = "a whole number from 1 on"
+    is_size = size == "auto" or _whole(size)
+    require(is_size, "batch_size", f"'auto' or {rule}", "samples in a batch", size)
+    require(_whole(parameters["max_iter"]), "max_iter", rule, "passes through the data", parameters["max_iter"])
+    is_count = patience == math.inf or _whole(patience)
+    require(is_count, "n_iter_no_change", rule, "passes to wait for a better one", patience)
+    for name, below, reason in (
+        ("alpha", math.inf, "it weighs the squares of the weights in the loss"),
+        ("tol", math.inf, "it is what counts as an improvement"),
+        ("validation_fraction", 1.0, "this part of the data is held back"),
+    ):
+        number = parameters[name]
+        is_real = not isinstance(number, bool) and isinstance(number, Real) and 0.0 <= float(number) < below
+        rule = "0 or more and finite" if below == math.inf else f"0 or more and below {below:g}"
+        require(is_real, name, rule, reason, number)
 
 
 def _require_search(search: Any) -> None:
@@ -40,7 +47,7 @@ def _require_search(search: Any) -> None:
         return
     kind = search if isinstance(search, type) else type(search)
     name = (search if isinstance(search, str) else kind.__name__).replace("-", "").lower()
-    meant = {known.lower(): known for known in searches.__all__}.get(name)
+    meant = {known.lower(): known for known in search_classes()}.get(name)
     if meant == "Angle":
         advice = "Angle is the default: leave search out, or write search=gradline.searches.Angle(...) for its settings"
     elif meant:
@@ -58,10 +65,8 @@ def _require_search(search: Any) -> None:
 def layer_sizes(sizes: Any) -> list[int]:
     """Return the sizes of the hidden layers as a list; a single number means one layer."""
     found = list(sizes) if isinstance(sizes, Iterable) else [sizes]
-    if not all(map(_whole, found)):
-        raise ValueError(
-            f"hidden_layer_sizes must be whole numbers from 1 on (the units of each hidden layer), got {sizes!r}"
-        )
+    rule, reason = "whole numbers from 1 on", "the units of each hidden layer"
+    require(all(map(_whole, found)), "hidden_layer_sizes", rule, reason, sizes)
     return [int(size) for size in found]
 
 
@@ -69,25 +74,12 @@ def sample_weights(weights: Any, samples: int) -> Any:
     """Return an array of sample weights; a single number is the weight of all samples."""
     found = np.full(samples, float(weights)) if isinstance(weights, Real) else weights
     found = check_array(found, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
-    if found.shape != (samples,):
-        raise ValueError(f"sample_weight must be of shape ({samples},) (one for each sample), got {found.shape}")
-    if found.min() < 0.0:
-        raise ValueError(f"sample_weight must be 0 or more (2 is worth two equal samples), got {found.min()}")
-    if not found.any():
-        raise ValueError("sample_weight must be above 0 for some samples (it is what is learned from), got only zeros")
+    shape = (samples,)
+    require(found.shape == shape, "sample_weight", f"of shape {shape}", "one for each sample", found.shape)
+    require(found.min() >= 0.0, "sample_weight", "0 or more", "2 is worth two equal samples", float(found.min()))
+    require(found.any(), "sample_weight", "above 0 for some samples", "it is what is learned from", 0.0)
     return found
 
 
 def _whole(number: Any) -> bool:
     return not isinstance(number, bool) and isinstance(number, Integral) and int(number) >= 1
-
-
-def _require_whole(name: str, number: Any, reason: str) -> None:
-    if not _whole(number):
-        raise ValueError(f"{name} must be a whole number from 1 on ({reason}), got {number!r}")
-
-
-def _require_real(name: str, number: Any, below: float, reason: str) -> None:
-    if isinstance(number, bool) or not isinstance(number, Real) or not 0.0 <= float(number) < below:
-        rule = "0 or more and finite" if below == math.inf else f"0 or more and below {below:g}"
-        raise ValueError(f"{name} must be {rule} ({reason}), got {number!r}")

@@ -7,7 +7,7 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -19,6 +19,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from gradline.searches import Angle
+from gradline.searches.arguments import require
 from gradline.sklearn.arguments import check_parameters, layer_sizes, sample_weights
 from gradline.sklearn.network import Weights
 from gradline.sklearn.training import Patience, Samples, Training
@@ -27,18 +28,6 @@ BATCH = 200
 """Largest batch size of `batch_size="auto"`."""
 PARTS, WHOLE = 8, 64
 """Smallest number of mini-batches in a pass with Angle, where each is one step, and the most samples not divided."""
-
-
-class Fitted(NamedTuple):
-    """Weights to keep, and the optimizer state from which training continues."""
-
-    weights: Weights
-    state: dict[str, Any]
-
-    @classmethod
-    def of(cls, training: Training) -> Fitted:
-        """Copy the present weights and state, in the optimizer's `eval()`."""
-        return cls(Weights.of(training.network), training.state())
 
 
 class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
@@ -135,7 +124,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _begin(self, sizes: list[int], dtype: Any) -> None:
         """Reset all fitted attributes and draw new weights."""
         self._generator = check_random_state(self.random_state)
-        self._keep(Weights.random(sizes, self.activation, self._generator, dtype))
+        self.coefs_, self.intercepts_ = Weights.random(sizes, self.activation, self._generator, dtype)
         self.n_layers_ = len(sizes)
         self.loss_curve_: list[float] = []
         self.steps_: list[float] = []
@@ -145,16 +134,14 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
 
     def _split(self, X: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
         """Return training samples and validation samples."""
-        every = np.arange(X.shape[0])
-        strata = self._strata(targets)
         learn, judge = train_test_split(
-            every, test_size=self.validation_fraction, random_state=self._generator, stratify=strata
+            np.arange(X.shape[0]),
+            test_size=self.validation_fraction,
+            random_state=self._generator,
+            stratify=self._strata(targets),
         )
-        if len(judge) < 2:
-            raise ValueError(
-                f"validation_fraction must leave 2 samples or more to judge by, got {self.validation_fraction!r} of "
-                f"{len(every)} samples"
-            )
+        rule, reason = "a part of at least 2 samples", f"there are {X.shape[0]} samples"
+        require(len(judge) >= 2, "validation_fraction", rule, reason, self.validation_fraction)
         parts = [(X[part], targets[part], None if weights is None else weights[part]) for part in (learn, judge)]
         return parts[0], parts[1]
 
@@ -165,7 +152,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._resume(training, incremental=incremental)
         scores: list[float] = []
         patience = Patience(self.tol, self.n_iter_no_change)
-        best = None
+        best: tuple[Weights, dict[str, Any]] | None = None  # what to keep, and the state from which training goes on
         self.n_iter_ = 0
         self.best_loss_ = math.inf
         passes = 1 if incremental else self.max_iter
@@ -173,7 +160,9 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
             while self.n_iter_ < passes and not patience.ended:
                 training.go()
                 with training.optimizer.eval():
-                    seen = loss = self._checked(training.loss())
+                    seen = loss = training.loss()
+                    reason = "the loss must be finite: scale it, with a StandardScaler for example"
+                    require(math.isfinite(loss), "X", "of moderate size", reason, loss)
                     self.n_iter_ += 1
                     self.loss_curve_.append(loss)
                     self.best_loss_ = min(self.best_loss_, loss)
@@ -183,16 +172,16 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                         scores.append(self._judge(training.network, *judged))
                         seen = -scores[-1]
                     if patience.note(seen):
-                        best = Fitted.of(training)
+                        best = Weights.of(training.network), training.state()
         except KeyboardInterrupt:
             warnings.warn("Training interrupted by user.", stacklevel=4)
         self.steps_ += training.steps
         self.n_evaluations_ += training.evaluations
         if best is None or incremental:
             with training.optimizer.eval():
-                best = Fitted.of(training)
-        self._keep(best.weights)
-        self._optimizer_state = (self._method(), best.state)
+                best = Weights.of(training.network), training.state()
+        (self.coefs_, self.intercepts_), state = best
+        self._optimizer_state = (self._method(), state)
         if judged is not None:
             self.validation_scores_ = (self.validation_scores_ or []) + scores
             self.best_validation_score_ = -patience.best
@@ -245,14 +234,6 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 if not incremental:
                     training.optimizer.refresh()  # there may be other samples: begin with a new gradient
 
-    def _checked(self, loss: float) -> float:
-        if not math.isfinite(loss):
-            raise ValueError(
-                f"X must be of moderate size (the loss must be finite), got a loss of {loss!r}: scale it, with a "
-                f"StandardScaler for example"
-            )
-        return loss
-
     def _judge(self, network: nn.Module, X: Any, targets: Any, weights: Any) -> float:
         outputs = Weights.of(network).outputs(X, self.activation)
         score = self._quality(outputs, targets, weights)
@@ -273,9 +254,6 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
     def _say(self, words: str) -> None:
         if self.verbose:
             print(words)
-
-    def _keep(self, weights: Weights) -> None:
-        self.coefs_, self.intercepts_ = weights
 
     def _outputs(self, X: Any) -> Any:
         """Return the values of the last layer, one row per sample."""

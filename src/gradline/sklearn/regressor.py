@@ -36,22 +36,13 @@ class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[
     The parameters are those of [`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier]. The validation score of
     early stopping is R² instead of the accuracy.
 
+    The attributes are those of [`LineSearchClassifier`][gradline.sklearn.LineSearchClassifier] without `classes_`, with
+    R² for accuracy, and:
+
     Attributes:
         target_mean_: the mean of each target.
         target_scale_: the standard deviation of each target, 1 if it is constant.
         coefs_: the weights of each layer, inputs × outputs; the outputs are standardised targets.
-        intercepts_: the biases of each layer.
-        loss_curve_: the loss of all training samples after each pass.
-        best_loss_: the lowest loss in the last `fit`.
-        steps_: the size of each step; with Angle, the learning rate it found.
-        n_iter_: number of passes in the last `fit`.
-        n_evaluations_: number of gradient evaluations.
-        validation_scores_: R² after each pass with early stopping, else `None`.
-        best_validation_score_: the best R² in the last `fit`, only with early stopping.
-        n_outputs_: number of outputs of the network.
-        n_layers_: number of layers, including input and output.
-        n_features_in_: number of features of `X`.
-        feature_names_in_: names of the features, if `X` has any.
     """
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:

@@ -121,7 +121,7 @@ class Training:
 def _optimizer(network: nn.Module, search: Search[Any, Any], direction: Any) -> Angle | LineSearchOptimizer:
     """Return the optimizer of a search: `gradline.Angle` unless it is another search or direction."""
     if isinstance(search, searches.Angle) and direction is None:
-        return Angle(network.parameters(), **dataclasses.asdict(search))
+        return Angle(network.parameters(), weight_decay=0.0, **dataclasses.asdict(search))  # `alpha` is the decay
     return LineSearchOptimizer(network.parameters(), search, direction=direction)
 
 

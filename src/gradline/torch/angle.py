@@ -22,12 +22,14 @@ The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearch
 direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
 
 Tensors per parameter, all in `optimizer.state`: Adam's two moments, the origin x0, the displacement (during the first
-search: the direction) and the average. The displacement after n steps is stored times n, as a sum of k (x_k - x_(k-1)).
+search: the direction) and the average, the last two in float32 if the parameter is in half precision. The displacement
+after n steps is stored times n, as a sum of k (x_k - x_(k-1)).
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -41,15 +43,14 @@ from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
 from gradline.torch.angle_state import RULE, AngleState, Phase
 from gradline.torch.arguments import check_group, check_params, without_lr, without_lrs
-from gradline.torch.base import EvalMode, uncompiled, warn_of
-from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, buckets_of, measured
+from gradline.torch.base import EvalMode, caller, uncompiled, warn_of
+from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, average, buckets_of, measured
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.reduce import find
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
 from gradline.torch.measuring import LocalReduce
 from gradline.torch.outliers import OutlierGuard
-from gradline.torch.private import foreach_lerp_
 
 __all__ = ["Angle"]
 
@@ -57,6 +58,9 @@ _POWER = 8.0
 """Exponent of the weights in the average: it lags by about a tenth of training."""
 _PATIENCE = {False: 1, True: 16}
 """Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
+
+_FLAT = 20
+"""Gradients in a row that are exactly zero, after which a warning is issued."""
 
 
 class Angle(AngleState):
@@ -96,11 +100,11 @@ class Angle(AngleState):
         betas: Adam's decay rates of the two moments.
         eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
             gradients are 0 there.
-        weight_decay: decoupled weight decay, as AdamW's: each step of size α multiplies the parameters by
+        weight_decay: decoupled weight decay, with AdamW's default: each step of size α multiplies the parameters by
             1 - α·`weight_decay`.
         lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.
-        average: keep the average of the late points for `eval()`: one more copy of the parameters. `False`: `eval()`
-            sets the parameters to the last accepted point.
+        average: keep the average of the late points for `eval()`: one more copy of the parameters (in float32, if they
+            are in half precision). `False`: `eval()` sets the parameters to the last accepted point.
         model: the module called in training; `None`: detect it by a forward hook before the first step. Pass it if the
             model is compiled in place (`model.compile()`) or if you call its methods instead of the module itself.
         process_group: the processes that train the model together, if that is not inferred from DDP or `fully_shard`.
@@ -114,7 +118,7 @@ class Angle(AngleState):
         *,
         betas: tuple[float, float] = (0.9, 0.999),
         eps: float = 1e-8,
-        weight_decay: float = 0.0,
+        weight_decay: float = 0.01,
         lr_scale: float = 1.0,
         average: bool = True,
         model: nn.Module | None = None,
@@ -152,6 +156,9 @@ class Angle(AngleState):
         self._context.on_found = self._discover
         self._around: list[int] | None = None
         self._unsettled = False  # a state was loaded, and no step taken since
+        self._average_in_model = False  # it was saved in `eval()` without the average
+        self._flat = 0  # gradients in a row that were zero
+        self._told_of_flat_loss = False
         self._optimizer_search_hooks = OrderedDict()
         self._stepping = False
         self._told_of_lr = False
@@ -270,6 +277,9 @@ class Angle(AngleState):
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
         scaled = self._divide_by_scale(buckets)
         along = self._measure(buckets)
+        self._flat = self._flat + 1 if along[0] == 0.0 else 0
+        if self._flat == _FLAT:
+            self._warn_of_flat_loss()
         if along[0] == 0.0 and not self._driver.evaluations:
             return False  # torch.distributed.checkpoint primes optimizers with such a step
         self._driver.evaluations += 1
@@ -280,6 +290,18 @@ class Angle(AngleState):
         if self._phase is Phase.FIRST:
             return self._continue_first(buckets, *along)
         return self._begin_first(buckets, along[0], scaled=scaled)
+
+    def _warn_of_flat_loss(self) -> None:
+        """Warn, once, of a loss whose gradient is zero."""
+        if not self._told_of_flat_loss:
+            self._told_of_flat_loss = True
+            warnings.warn(
+                f"gradline: the last {_FLAT} gradients were exactly zero, and no step was taken. Look for parameters "
+                f"that the loss does not depend on (frozen, detached, another model's), for saturated or dead units "
+                f"(sigmoid, ReLU), and for a loss multiplied by 0",
+                RuntimeWarning,
+                stacklevel=caller(),
+            )
 
     def _numbers(self) -> tuple[Mark, int, dict[str, Any]]:
         """Return all that a step changes apart from tensors."""
@@ -328,7 +350,7 @@ class Angle(AngleState):
             for bucket in buckets:
                 bucket.average(weight)
             if self._idle:
-                foreach_lerp_(self._idle[1], self._idle[0], weight)
+                average(self._idle[1], self._idle[0], weight)
             if self._context.statistics.places:
                 self._average_statistics(weight)
 
@@ -555,7 +577,7 @@ class Angle(AngleState):
                     break
             else:
                 return buckets
-        moving = [parameter for parameter, _ in self._with_gradient()]
+        moving = self._with_gradient().parameters
         self._conform()
         for parameter in moving:
             add_state(parameter, self.state[parameter], average=self.average)

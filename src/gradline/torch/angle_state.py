@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver
+from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver, unpack_memory
 from gradline.driver import Driver
 from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
 from gradline.torch.arguments import check_group
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, MEAN, ORIGIN, SQUARE, Bucket
-from gradline.torch.checkpoint import VERSION, check_version, damaged, read
+from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
+from gradline.torch.checkpoint import check_fields, damaged, read, with_fields
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import own_attributes
 from gradline.torch.distributed.sharded import is_sharded, local, whole
@@ -65,6 +65,7 @@ class AngleState(GradlineOptimizer):
     _ranks: LocalReduce
     _process_group: Any
     _unsettled: bool  # a state was loaded, and no step taken since
+    _average_in_model: bool  # it was saved in `eval()` without the average
 
     @property
     def search(self) -> AngleSearch:
@@ -80,10 +81,11 @@ class AngleState(GradlineOptimizer):
             held = self.state[parameter]
             part = local(parameter)
             for name, value in held.items():
-                if name != "step" and (value.dtype, value.device) != (parameter.dtype, parameter.device):
-                    if value.shape != parameter.shape:
-                        continue
-                    held[name] = whole(local(value).to(part.device, part.dtype), parameter)
+                if name == AGE or value.shape != parameter.shape:
+                    continue
+                dtype = dtype_of(name, part)
+                if (value.dtype, value.device) != (dtype, parameter.device):
+                    held[name] = whole(local(value).to(part.device, dtype), parameter)
                     self._buckets = None
 
     def _average_statistics(self, weight: float) -> None:
@@ -103,12 +105,21 @@ class AngleState(GradlineOptimizer):
             return
         self._conform()
         for parameter in self._known():
-            part, other = local(parameter), local(self.state[parameter][self._evaluated])
+            held = self.state[parameter]
+            part, other = local(parameter), local(held[self._evaluated])
             now = part.clone()
+            exact = held.pop(EXACT, None)
+            if exact is None and part.dtype != other.dtype:
+                held[EXACT] = whole(other.clone(), parameter)  # the parameter has the rounded average
             part.copy_(other)
-            other.copy_(now)
+            other.copy_(now if exact is None else local(exact))
         self._set_statistics()
         self._ranks.moved()
+
+    @property
+    def _swapped(self) -> bool:
+        """Whether the parameters are exchanged with those to evaluate."""
+        return self._evaluating and self._phase is not Phase.START
 
     @property
     def _evaluated(self) -> str:
@@ -148,35 +159,41 @@ class AngleState(GradlineOptimizer):
         state = {place: {name: _own(part) for name, part in held.items()} for place, held in packed["state"].items()}
         places = {id(parameter): place for place, parameter in enumerate(self._parameters())}
         known = self._known()
-        if self._evaluating and self._phase is not Phase.START:
+        if self._swapped:
             for parameter in known:
                 held = state[places[id(parameter)]]
-                held[POINT], held[self._evaluated] = held[self._evaluated], parameter.detach().clone()
+                held[self._evaluated] = held[self._evaluated].clone()  # train() would change it
+                held.setdefault(EXACT, parameter.detach().clone())
         if known:
             held = state[places[id(known[0])]]
             for name, tensors in ((STATISTICS, self._statistics), (POINT_STATISTICS, self._training_statistics())):
                 held |= {f"{name}{index}": tensor.clone() for index, tensor in enumerate(tensors)}
         first, *others = packed["param_groups"]
-        return {**packed, "state": state, "param_groups": [{**first, RULE: json.dumps(self._packed())}, *others]}
-
-    def _packed(self) -> dict[str, Plain]:
         return {
-            "version": VERSION,
+            **packed,
+            "state": state,
+            "param_groups": [{**first, RULE: json.dumps(self._packed(self._driver))}, *others],
+        }
+
+    def _packed(self, driver: Driver) -> dict[str, Plain]:
+        packed = {
             "direction": "Angle",
-            "driver": pack_driver(self._driver),
+            "driver": pack_driver(driver),
             "phase": self._phase.name,
+            "swapped": self._swapped,
             "guard": list(self._guard),
             "failures": self._failures,
             "averaged": self._averaged,
             "heading": list(self._heading),
             "before": list(self._before),
         }
+        return with_fields(packed, driver)
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
         self._refuse_in_closure("load_state_dict()")
         try:
-            loaded = self._unpack(state_dict)
+            loaded, swapped = self._unpack(state_dict)
             self._check_tensors(state_dict, loaded["_phase"])
         except CodecError as error:
             raise damaged(str(error)) from error
@@ -195,8 +212,9 @@ class AngleState(GradlineOptimizer):
             self.param_groups[0][RULE] = repr(self.search)
             for group in self.param_groups:
                 check_group(group)
-            kept = [point.clone() for point in points] if any(POINT in held for held in self.state.values()) else []
-            self._restore()
+            self._keep_types(state_dict, (AVERAGE, DISPLACEMENT, EXACT))
+            kept = [point.clone() for point in points] if swapped else []
+            self._restore(swapped)
             self._context.listen()  # the model may have been loaded too, with other running statistics
             self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
         except BaseException as error:
@@ -207,31 +225,37 @@ class AngleState(GradlineOptimizer):
                 raise damaged(error) from error
             raise
 
-    def _unpack(self, state_dict: dict[str, Any]) -> dict[str, Any]:
-        """Return the attributes to load."""
+    def _unpack(self, state_dict: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+        """Return the attributes to load, and whether the parameters were exchanged for evaluation."""
         packed = read(state_dict["param_groups"][0].get(RULE))
-        check_version(packed)
+        check_fields(packed)
         if packed.get("direction") != "Angle":
             raise ValueError(
                 f"state_dict must be of gradline.Angle (another optimizer's means something else), got one of a search "
                 f"along {packed.get('direction')}"
             )
+        check_fields(packed, self._packed(Driver(self.search)))
         driver, phase = unpack_driver(self.search, packed["driver"]), Phase[packed["phase"]]
+        if len(packed["before"]) != len(driver.memory):
+            raise CodecError(f"its earlier memory has {len(packed['before'])} numbers")
         if (driver.pending is not None and driver.pending.outcome is None) != (phase is Phase.FIRST):
             raise CodecError(f"its phase is {phase.name}, which does not fit its search")
         if (driver.memory.taken > 0) != (phase is Phase.STEPS):
             raise CodecError(f"its phase is {phase.name}, but {driver.memory.taken} steps were taken")
-        return {
+        if type(packed["swapped"]) is not bool:
+            raise CodecError(f"swapped is {packed['swapped']!r}")
+        attributes = {
             "_driver": driver,
             "_phase": phase,
             "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1])),
             "_failures": count(packed["failures"]),
             "_averaged": count(packed["averaged"]),
             "_heading": (number(packed["heading"][0]), number(packed["heading"][1])),
-            "_before": AngleMemory(*map(number, packed["before"])),  # type: ignore[arg-type]
+            "_before": unpack_memory(self.search, list(map(number, packed["before"]))),
             "_statistics": _statistics(state_dict, STATISTICS),
             "_of_training": _statistics(state_dict, POINT_STATISTICS),
         }
+        return attributes, packed["swapped"]
 
     def _check_tensors(self, state_dict: dict[str, Any], phase: Phase) -> None:
         """Check that the saved tensors are complete and have the shapes of the parameters."""
@@ -258,17 +282,28 @@ class AngleState(GradlineOptimizer):
             raise CodecError("no parameter has a state")
 
     @torch.no_grad()
-    def _restore(self) -> None:
-        """Set the parameters to the point of training if the state was saved in `eval()`, and adapt it to `average`."""
+    def _restore(self, swapped: bool) -> None:
+        """Set the parameters to the point of training if the state was saved in `eval()`, and adapt it to `average`.
+
+        `torch.distributed.checkpoint` loads no tensors that only a state saved in `eval()` has. The average is then in
+        the model, if that was saved in `eval()` too.
+        """
+        self._average_in_model = False
         for parameter, held in self.state.items():
             for name in [name for name in held if STATISTICS in name]:
                 del held[name]
-            if POINT in held:
-                local(parameter).copy_(local(held[POINT]))  # again in `_settle`, if the model is loaded after this
+            if swapped and ORIGIN in held:
+                evaluated, exact = AVERAGE if AVERAGE in held else ORIGIN, held.pop(EXACT, None)
+                held[POINT] = held[evaluated].clone()
+                if exact is None:
+                    self._average_in_model = True
+                else:
+                    held[evaluated] = exact
+                    local(parameter).copy_(local(held[POINT]))  # again in `_settle`, if the model is loaded after this
             if not self.average:
                 held.pop(AVERAGE, None)
             elif ORIGIN in held and AVERAGE not in held:
-                held[AVERAGE] = held[ORIGIN].clone()
+                held[AVERAGE] = held[ORIGIN].to(dtype_of(AVERAGE, held[ORIGIN]), copy=True)
                 self._averaged = 0
         self._set_statistics()
 
@@ -281,9 +316,15 @@ class AngleState(GradlineOptimizer):
         self._unsettled = False
         known, pending = self._known(), self._driver.pending
         points = {parameter: self.state[parameter].pop(POINT, None) for parameter in known}
-        if self._phase is Phase.START or (self._averaged == 1 and self._phase is Phase.STEPS):
+        if self._phase is Phase.START or (
+            self._averaged == 1 and self._phase is Phase.STEPS and not self._average_in_model
+        ):
             return True
-        if not all(torch.equal(local(p), local(self.state[p][self._evaluated])) for p in known):
+        if self._average_in_model:
+            self._average_in_model = False
+            for parameter in known:
+                local(self.state[parameter][self._evaluated]).copy_(local(parameter))
+        elif not all(_equal(local(p), local(self.state[p][self._evaluated])) for p in known):
             return True
         for parameter, point in points.items():
             held = self.state[parameter]
@@ -325,6 +366,11 @@ class AngleState(GradlineOptimizer):
 def _alike(tensors: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:
     """Return whether these are saved values of these buffers, of which there must be some."""
     return bool(buffers) and [tensor.shape for tensor in tensors] == [buffer.shape for buffer in buffers]
+
+
+def _equal(point: Tensor, other: Tensor) -> bool:
+    """Return whether a parameter has the values of another tensor, rounded to its dtype."""
+    return torch.equal(point, other.to(point.dtype))
 
 
 def _copy(tensors: Sequence[Tensor], targets: Sequence[Tensor]) -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeAlias
 
@@ -20,7 +22,7 @@ from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
 from gradline.torch.private import foreach_mul_, not_compiled
 
-__all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "uncompiled", "warn_of"]
+__all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "caller", "uncompiled", "warn_of"]
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 """Hook of `register_search_hook`."""
@@ -116,14 +118,17 @@ class GradlineOptimizer(Optimizer):
         shown, self._shown = self._shown, None
         if shown is None or self._told_of_lr:
             return
-        if any(group["lr"] != self._shown_in(group, shown) for group in self.param_groups):
-            self._told_of_lr = True
-            warnings.warn(
-                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
-                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
-                UserWarning,
-                stacklevel=6 if "step" in vars(self) else 5,  # beyond torch's wrappers, and a scheduler's
-            )
+        for group in self.param_groups:
+            if group["lr"] != self._shown_in(group, shown):
+                self._told_of_lr = True
+                warnings.warn(
+                    "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
+                    "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it "
+                    "gradline.NoSchedule",
+                    UserWarning,
+                    stacklevel=caller(),
+                )
+                return
 
     def _show(self, step: float) -> None:
         """Show a step in all groups' `lr`."""
@@ -139,22 +144,17 @@ class GradlineOptimizer(Optimizer):
     def _parameters(self) -> list[Tensor]:
         return [parameter for group in self.param_groups for parameter in group["params"]]
 
-    def _clear(self) -> None:
-        for parameter in self._parameters():
-            parameter.grad = None
-
     def _gradients(self) -> Gradients:
         """Return the parameters that have a gradient, with their gradients, divided by GradScaler's scale."""
         found = self._with_gradient()
-        tensors = [local_gradient(parameter, gradient) for parameter, gradient in found]
-        scale = getattr(self, "grad_scale", None)
+        scale = vars(self).get("grad_scale")
         if scale is not None:  # GradScaler leaves the division to us; an overflow reaches the search unchanged
-            foreach_mul_(tensors, float(1.0 / scale))
-        return Gradients([parameter for parameter, _ in found], tensors)
+            foreach_mul_(found.tensors, float(1.0 / scale))
+        return found
 
-    def _with_gradient(self) -> list[tuple[Tensor, Tensor]]:
+    def _with_gradient(self) -> Gradients:
         """Return the parameters that have a gradient, with it; raise an error if there are none, or sparse ones."""
-        found = []
+        parameters, gradients = [], []
         for group in self.param_groups:
             for parameter in group["params"]:
                 gradient = parameter.grad
@@ -164,13 +164,23 @@ class GradlineOptimizer(Optimizer):
                             f"gradients must be dense (a slope is a sum over all entries), but a parameter of shape "
                             f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
                         )
-                    found.append((parameter, gradient))
-        if not found:
+                    parameters.append(parameter)
+                    gradients.append(local_gradient(parameter, gradient))
+        if not parameters:
             raise RuntimeError(
                 "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
                 "on parameters that require gradients"
             )
-        return found
+        return Gradients(parameters, gradients)
+
+    def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
+        """Restore state of another dtype than its parameter, such as NAdam's `mu_product`, which torch converts."""
+        places = [place for group in state_dict["param_groups"] for place in group["params"]]
+        for place, parameter in zip(places, self._parameters(), strict=True):
+            for name, value in state_dict["state"].get(place, {}).items():
+                if name in names and isinstance(value, Tensor):
+                    loaded = self.state[parameter][name]
+                    self.state[parameter][name] = value.to(loaded.device, copy=True)
 
     def _refuse_complex(self, group: dict[str, Any]) -> None:
         """Remove the group just added, and raise an error, if one of its parameters is complex."""
@@ -218,5 +228,16 @@ def uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
 def warn_of(record: Record[Any, Any]) -> None:
     """Warn of a search that ended because numbers were not finite."""
     if record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
-        # The user's call is five frames up, beyond torch's wrappers of step().
-        warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=5)
+        warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=caller())
+
+
+def caller() -> int:
+    """Return the `stacklevel` of a warning at the line that called gradline, beyond torch's wrappers of `step`."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_code.co_filename.startswith(_INSIDE) and frame.f_back is not None:
+        level, frame = level + 1, frame.f_back
+    return level
+
+
+_INSIDE = (str(Path(__file__).parent), str(Path(torch.__file__).parent))
+"""Folders of this package and of torch."""

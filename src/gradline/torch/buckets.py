@@ -14,13 +14,27 @@ import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local, local_gradient, whole
-from gradline.torch.measuring import LocalReduce, is_small
+from gradline.torch.measuring import HALF, LocalReduce, is_small, views_of
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
-__all__ = ["AGE", "AVERAGE", "DISPLACEMENT", "ORIGIN", "Bucket", "add_state", "buckets_of", "measured"]
+__all__ = [
+    "AGE",
+    "AVERAGE",
+    "DISPLACEMENT",
+    "EXACT",
+    "ORIGIN",
+    "Bucket",
+    "add_state",
+    "average",
+    "buckets_of",
+    "dtype_of",
+    "measured",
+]
 
 MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
 ORIGIN, DISPLACEMENT, AVERAGE = "origin", "displacement", "average"
+EXACT = "exact_average"
+"""The average in `eval()`, if the parameter cannot represent it; in a checkpoint made there always."""
 
 
 class Bucket:
@@ -58,7 +72,8 @@ class Bucket:
             for parameter, point in zip(self.parameters, points, strict=True):
                 tensor = local(state[parameter][name])
                 if tensor.stride() != point.stride():
-                    state[parameter][name] = whole(torch.empty_like(point).copy_(tensor), parameter)
+                    copied = torch.empty_like(point, dtype=tensor.dtype).copy_(tensor)
+                    state[parameter][name] = whole(copied, parameter)
             return [local(state[parameter][name]) for parameter in self.parameters]
 
         self.means, self.squares, self.origins, self.displacements, self.averages = map(
@@ -112,7 +127,12 @@ class Bucket:
         if self.averages:
             foreach_copy_(self.averages, self.points)
         self.forget()
-        self._update(self.displacements, 1.0, decay=0.0)
+        if self.displacements[0].dtype == self.sort[0]:
+            self._update(self.displacements, 1.0, decay=0.0)
+        else:
+            directions = list(map(torch.zeros_like, self.points))
+            self._update(directions, 1.0, decay=0.0)
+            foreach_copy_(self.displacements, directions)
         decay = self.group["weight_decay"] * self.group["lr_scale"]
         if decay:
             foreach_add_(self.displacements, self.points, alpha=-decay)
@@ -136,7 +156,7 @@ class Bucket:
 
     def average(self, weight: float) -> None:
         """Add the points to the average."""
-        foreach_lerp_(self.averages, self.points, weight)
+        average(self.averages, self.points, weight)
 
     def save(self) -> None:
         """Save the points as origins."""
@@ -144,7 +164,9 @@ class Bucket:
 
     def move(self, step: float, times: float) -> None:
         """Add Adam's update to the points, and `times` of it to the displacement."""
-        self._update(self.points, step, decay=self.group["weight_decay"])
+        # A step so long that decay would turn the signs of the weights sets them to Adam's update alone.
+        decay, length = self.group["weight_decay"], step * self.group["lr_scale"]
+        self._update(self.points, step, decay=decay if decay * length <= 1.0 else 1.0 / length)
         self._displace(times)
 
     def halve(self, times: float) -> None:
@@ -181,23 +203,19 @@ class Packed(Bucket):
     """A bucket of small parameters on a CPU, in flat tensors. Its methods are those of `Bucket`, on one tensor each."""
 
     def _hold(self, state: Mapping[Tensor, Any]) -> None:
-        sizes = [parameter.numel() for parameter in self.parameters]
-        flat = torch.empty(sum(sizes), dtype=self.sort[0])
-        pair = torch.empty(2, sum(sizes), dtype=self.sort[0])  # gradient and displacement
-
-        def views(whole: Tensor) -> list[Tensor]:
-            return [part.view(p.shape) for part, p in zip(torch.split(whole, sizes), self.parameters, strict=True)]
+        pair = torch.empty(2, sum(map(Tensor.numel, self.parameters)), dtype=self.sort[0])  # gradient and displacement
+        flat = torch.empty_like(pair[0])
 
         def packed(name: str, whole: Tensor | None = None) -> list[Tensor]:
             if name not in state[self.parameters[0]]:
                 return []
             whole = torch.empty_like(flat) if whole is None else whole
-            for parameter, view in zip(self.parameters, views(whole), strict=True):
+            for parameter, view in zip(self.parameters, views_of(whole, self.parameters), strict=True):
                 state[parameter][name] = view.copy_(state[parameter][name])
             return [whole]
 
         self._pair, self._transposed = pair, pair.t()
-        self._points, self._gradients = views(flat), views(pair[0])
+        self._points, self._gradients = views_of(flat, self.parameters), views_of(pair[0], self.parameters)
         self._flat, self._gradient = [flat], [pair[0]]
         self.displacements = packed(DISPLACEMENT, pair[1])
         self.means, self.squares, self.origins, self.averages = map(packed, (MEAN, SQUARE, ORIGIN, AVERAGE))
@@ -235,6 +253,23 @@ class Packed(Bucket):
         self._displacement.add_(self._point, alpha=times).sub_(self._origin, alpha=times)
 
 
+def average(averages: Sequence[Tensor], points: Sequence[Tensor], weight: float) -> None:
+    """Move averages towards points by a weight."""
+    if averages[0].dtype == points[0].dtype:
+        foreach_lerp_(averages, points, weight)
+    else:
+        for mean, point in zip(averages, points, strict=True):
+            mean.lerp_(point.to(mean.dtype), weight)
+
+
+def dtype_of(name: str, parameter: Tensor) -> torch.dtype:
+    """Return the dtype of a parameter's tensor of some name.
+
+    Average and displacement are sums of small terms, which half precision would lose.
+    """
+    return torch.float32 if name in (AVERAGE, DISPLACEMENT, EXACT) and parameter.dtype in HALF else parameter.dtype
+
+
 def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mapping[Tensor, Any]) -> list[Bucket]:
     """Return the parameters whose ids are in `moving`, in buckets."""
     buckets = []
@@ -269,7 +304,7 @@ def add_state(parameter: Tensor, held: dict[str, Any], *, average: bool) -> None
     held.setdefault(AGE, torch.zeros((), dtype=torch.float32, device=part.device))
     for name in (MEAN, SQUARE, DISPLACEMENT):
         if name not in held:
-            held[name] = whole(torch.zeros_like(part), parameter)
+            held[name] = whole(torch.zeros_like(part, dtype=dtype_of(name, part)), parameter)
     for name in (ORIGIN, AVERAGE) if average else (ORIGIN,):
         if name not in held:
-            held[name] = whole(part.clone(), parameter)
+            held[name] = whole(part.to(dtype_of(name, part), copy=True), parameter)

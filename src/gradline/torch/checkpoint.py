@@ -15,9 +15,6 @@ from gradline.protocol import candidates
 from gradline.torch.direction import Update
 from gradline.torch.session import Session, Standing
 
-VERSION = 4
-"""Version of the format."""
-
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
@@ -29,16 +26,17 @@ class Saved:
     kept: dict[int, tuple[float, float, tuple[float, ...]]]
 
 
-def pack(session: Session) -> dict[str, Plain]:
-    """Return everything in a session except its tensors."""
-    return {
-        "version": VERSION,
+def pack(session: Session, driver: Driver | None = None) -> dict[str, Plain]:
+    """Return everything in a session except its tensors, optionally with another driver."""
+    driver = driver or session.driver
+    packed = {
         "direction": _direction_name(session),
-        "driver": pack_driver(session.driver),
+        "driver": pack_driver(driver),
         "sensor": session.sensor.state(),
         "standing": session.standing.name,
         "kept": [[probe, kept.norm, kept.slope, list(kept.scalars)] for probe, kept in session.kept.items()],
     }
+    return with_fields(packed, driver)
 
 
 def read(saved: Plain) -> dict[str, Plain]:
@@ -83,21 +81,30 @@ def unpack(session: Session, packed: dict[str, Plain]) -> Saved:
     return saved
 
 
-def check_version(packed: dict[str, Plain]) -> None:
-    """Check that a packed optimizer has the version of this format."""
-    version = packed.get("version")
-    if not isinstance(version, int):
-        raise damaged(f"its version is {version!r}")
-    if version != VERSION:
-        age = "a newer" if version > VERSION else "an older"
+def with_fields(packed: dict[str, Plain], driver: Driver) -> dict[str, Plain]:
+    """Return a packed optimizer with the names of all its fields, which are the version of the format."""
+    memory = getattr(driver.search.start(), "_fields", ())
+    names = [*packed, *(f"driver.{name}" for name in packed["driver"]), *(f"memory.{name}" for name in memory)]
+    return {**packed, "fields": sorted(names)}
+
+
+def check_fields(packed: dict[str, Plain], present: dict[str, Plain] | None = None) -> None:
+    """Check that a packed optimizer names its fields, and that they are those of the `present` one, if given."""
+    told = packed.get("fields")
+    found = set(told) if isinstance(told, list) and all(isinstance(name, str) for name in told) else None
+    expected = found if present is None else set(present["fields"])
+    if found is None or found != expected:
+        lists = {"without": (expected or set()) - (found or set()), "with": (found or set()) - (expected or set())}
+        told = " and ".join(f"{how} {', '.join(sorted(names))}" for how, names in lists.items() if names)
         raise ValueError(
-            f"state_dict must be of version {VERSION} (what this gradline reads), got {version!r}: it was saved by "
-            f"{age} one; the model's own state_dict can be loaded, and training begins anew from it"
+            f"state_dict must be one with the fields that this gradline reads (training goes on from them), got one "
+            f"{told or 'that does not name them'}: it was saved by another version; the model's own state_dict can be "
+            f"loaded, and training begins anew from it"
         )
 
 
 def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
-    check_version(packed)
+    check_fields(packed)
     driver = packed.get("driver")
     if not isinstance(driver, dict):
         raise damaged("it has no driver")
@@ -108,6 +115,7 @@ def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
     ):
         if found != mine:
             raise ValueError(f"state_dict must be of the {kind} {mine} ({part} means something else), got {found}")
+    check_fields(packed, pack(session, Driver(session.driver.search)))
 
 
 def _check_pending(saved: Saved) -> None:

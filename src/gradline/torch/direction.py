@@ -16,8 +16,14 @@ from torch.optim import Optimizer
 
 from gradline.torch.distributed.sharded import local
 from gradline.torch.line import Gradients, Line
-from gradline.torch.measuring import single_pass
-from gradline.torch.private import foreach_copy_, foreach_div_, foreach_neg_, foreach_sub_, foreach_zero_
+from gradline.torch.private import (
+    foreach_add_,
+    foreach_copy_,
+    foreach_div_,
+    foreach_sub_,
+    foreach_zero_,
+    fused_adamw_,
+)
 
 DirectionFactory: TypeAlias = Callable[..., Optimizer]
 """Builds a torch optimizer from parameter groups and a learning rate: an optimizer class, or a partial of it."""
@@ -35,8 +41,8 @@ _INDEPENDENT = (
 """Optimizers whose update, but for weight decay, does not depend on the values of the parameters."""
 _FUSED = (torch.optim.Adam, torch.optim.AdamW)
 """Those with a fused kernel on CPUs."""
-_CHOSEN = ("foreach", "capturable", "differentiable")
-"""Options that choose another implementation."""
+_CHOSEN = ("amsgrad", "maximize", "foreach", "capturable", "differentiable")
+"""Options that choose another update or implementation."""
 
 
 class SteepestDescent:
@@ -44,12 +50,7 @@ class SteepestDescent:
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
-        if single_pass(line.directions):
-            for direction, gradient in zip(line.directions, gradients.tensors, strict=True):
-                torch.neg(gradient, out=direction)
-        else:
-            foreach_copy_(line.directions, gradients.tensors)
-            foreach_neg_(line.directions)
+        line.aim_downhill(gradients)
         return -gradient_norm * gradient_norm, gradient_norm
 
 
@@ -86,10 +87,10 @@ class Update:
         # Squares of such gradients may overflow, and an infinite second moment remains infinite.
         risky = gradient_norm * gradient_norm > min(torch.finfo(part.dtype).max for part in line.parts) / 4.0
         kept = self._kept_state() if risky else None
-        if self._stands_in(line):
-            self._write(line)
-        else:
+        if not self._stands_in(line):
             self._move(line)
+        elif not self._write_fused(line, gradients):
+            self._write(line)
         if kept is not None and line.ranks.any(not self._is_finite()):
             self._put_back(kept)
             return math.nan, math.nan
@@ -102,37 +103,65 @@ class Update:
             return False
         return all(not group["weight_decay"] or _is_decoupled(self.base, group) for group in self.base.param_groups)
 
+    def _write_fused(self, line: Line, gradients: Gradients) -> bool:
+        """Write Adam's update by its fused kernel, as `_write` would; return False where that is not possible.
+
+        The first update of a parameter is the optimizer's own, which creates its state.
+        """
+        base, first = self.base, line.parameters[0]
+        if type(base) not in _FUSED or not all(p.is_cpu and p.dtype == first.dtype for p in line.parameters):
+            return False
+        parts = {id(p): part for p, *part in zip(line.parameters, line.directions, gradients.tensors, strict=True)}
+        calls = []
+        for group in base.param_groups:
+            if any(map(group.get, _CHOSEN)) or group.get("fused") is False:
+                return False
+            lists: list[list[Tensor]] = [[], [], [], [], []]
+            for parameter in group["params"]:
+                held, part = base.state.get(parameter, {}), parts.get(id(parameter))
+                if part is not None:
+                    if "exp_avg" not in held:
+                        return False
+                    tensors = (*part, held["exp_avg"], held["exp_avg_sq"], held["step"])
+                    for tensor, found in zip(tensors, lists, strict=True):
+                        if not tensor.is_contiguous():  # the kernel goes through memory
+                            return False
+                        found.append(tensor)
+            if lists[0]:
+                calls.append((group, lists))
+        foreach_zero_(line.directions)  # not a product by 0, which keeps NaN
+        for group, lists in calls:
+            beta1, beta2 = group["betas"]
+            foreach_add_(lists[-1], 1.0)
+            fused_adamw_(*lists, lr=1.0, beta1=float(beta1), beta2=float(beta2), eps=group["eps"], weight_decay=0.0)
+        self._add_decay(line)
+        return True
+
     def _write(self, line: Line) -> None:
         """Have the base optimizer add its update to zeros in place of the parameters."""
         groups, parameters, directions = self.base.param_groups, line.parameters, line.directions
-        foreach_zero_(directions)  # not a product by 0, which keeps NaN
-        fuse = type(self.base) in _FUSED and all(
-            # The kernels go through memory, so that all tensors of a parameter must have one layout.
-            parameter.is_cpu
-            and direction.is_contiguous()
-            and parameter.grad is not None
-            and parameter.grad.is_contiguous()
-            for parameter, direction in zip(parameters, directions, strict=True)
-        )
+        foreach_zero_(directions)
         self._replaced = (
             [(parameter, parameter.data) for parameter in parameters],
-            [(group, {name: group[name] for name in ("lr", "fused") if name in group}) for group in groups],
+            [(group, {"lr": group["lr"]}) for group in groups],
         )
         try:
             for group in groups:
                 group["lr"] = 1.0
-                if fuse and not any(group.get(name) for name in _CHOSEN) and group.get("fused") is None:
-                    group["fused"] = True
             for parameter, direction in zip(parameters, directions, strict=True):
                 parameter.data = direction
             with line.ranks.telling():
                 self.base.step()
         finally:
             self.restore()
-        for group in groups:
+        self._add_decay(line)
+
+    def _add_decay(self, line: Line) -> None:
+        """Add decoupled weight decay to the direction."""
+        for group in self.base.param_groups:
             if group["weight_decay"]:
                 chosen = set(map(id, group["params"]))
-                for parameter, direction in zip(parameters, directions, strict=True):
+                for parameter, direction in zip(line.parameters, line.directions, strict=True):
                     if id(parameter) in chosen:
                         direction.add_(parameter, alpha=-group["weight_decay"])
 

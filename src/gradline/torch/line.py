@@ -12,14 +12,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local
-from gradline.torch.measuring import LocalReduce, is_small, single_pass
-from gradline.torch.private import foreach_add_, foreach_copy_, version
+from gradline.torch.measuring import LocalReduce, is_small, single_pass, views_of
+from gradline.torch.private import foreach_add_, foreach_copy_, foreach_neg_, version
 
 
 class Gradients(NamedTuple):
@@ -54,6 +55,8 @@ class Line:
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
+        self._kinds = [_kind(part) for part in parts]
+        self._single = single_pass(parts) and not self._pair
         self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
         # A quarter of the gap between the two largest numbers: a finite number plus less than half of it stays finite.
@@ -89,17 +92,19 @@ class Line:
             return self
         return self._again(ranks)
 
-    def conforming(self) -> Line:
-        """Return the line converted to the parameters' current dtype and device; itself if they are unchanged."""
-        same = True
+    def conforms(self) -> bool:
+        """Return whether the parameters have kept shape, dtype and device."""
+        return [_kind(part) for part in self.parts] == self._kinds
+
+    def converted(self) -> Line:
+        """Return the line converted to the parameters' current dtype and device."""
         for parameter, part, origin in zip(self.parameters, self.parts, self.origins, strict=True):
             if part.shape != origin.shape:
                 raise RuntimeError(
                     f"parameters must keep their shapes (the search moves them along its line), but one of shape "
                     f"{tuple(origin.shape)} has {tuple(parameter.shape)} now; build a new optimizer for it"
                 )
-            same = same and part.dtype == origin.dtype and part.device == origin.device
-        return self if same else self._again(self.ranks)
+        return self._again(self.ranks)
 
     def _again(self, ranks: LocalReduce) -> Line:
         return Line.restored(
@@ -121,11 +126,13 @@ class Line:
         fresh = not self.away
         if fresh:
             self.leave()
+        if self._pair:
+            self._pair.release()
         parts = self.parts
         if not self._representable(step):
             for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
                 part.copy_(origin.double().add_(direction.double(), alpha=step))
-        elif fresh or not single_pass(parts):
+        elif fresh or not self._single:
             if not fresh:
                 foreach_copy_(parts, self.origins)
             foreach_add_(parts, self.directions, alpha=step)
@@ -142,12 +149,12 @@ class Line:
             self.away = False
             self.ranks.moved()
 
-    def versions(self) -> list[tuple[int, int]] | None:
-        """Return version counters that show writes to the parameters; `None` if they are sharded.
+    def versions(self) -> list[int] | None:
+        """Return version counters and addresses that show writes to the parameters; `None` if they are sharded.
 
         They show in-place operations and new storages (`p.data = …`), but not in-place operations on `p.data`.
         """
-        return None if self.sharded else [(version(part), part.data_ptr()) for part in self.parameters]
+        return None if self.sharded else [*map(version, self.parameters), *map(Tensor.data_ptr, self.parameters)]
 
     def is_at(self, step: float | None) -> bool:
         """Return whether the parameters equal x0 + step · d, or x0 if step is `None`, bit for bit.
@@ -195,6 +202,17 @@ class Line:
         moving = set(map(id, self.parameters))
         return [parameter for parameter in parameters if id(parameter) not in moving]
 
+    def aim_downhill(self, gradients: Gradients) -> None:
+        """Set the direction to the negative gradient."""
+        if self._pair:
+            self._pair.aim_downhill(gradients.tensors)
+        elif single_pass(self.directions):
+            for direction, gradient in zip(self.directions, gradients.tensors, strict=True):
+                torch.neg(gradient, out=direction)
+        else:
+            foreach_copy_(self.directions, gradients.tensors)
+            foreach_neg_(self.directions)
+
     def measure(self, gradients: Gradients, *more: Tensor) -> tuple[float, float, list[float]]:
         """Return the length of the gradient, the slope along the line, and `more` scalars, in one transfer.
 
@@ -202,15 +220,15 @@ class Line:
         """
         along = self.directions_of(gradients.parameters)
         if self._pair and along is self.directions:
-            norm, slope, *values = self._pair.measure(gradients.tensors, more)
-            if 0.0 < norm < math.inf and math.isfinite(slope):
-                return norm, slope, values
+            square, slope, *values = self._pair.measure(gradients.tensors, more)
+            if 0.0 < square < math.inf and math.isfinite(slope):
+                return math.sqrt(square), slope, values
         return self.ranks.measure(gradients.parameters, gradients.tensors, along, *more)
 
     def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
         """Return the length of the direction and the slope along it for a gradient."""
         if self._pair and self.moves(gradients.parameters):
-            slope, square = self._pair.measure_direction(gradients.tensors)
+            square, slope = self._pair.measure_direction(gradients.tensors)
             if 0.0 < square < math.inf and math.isfinite(slope):
                 return math.sqrt(square), slope
         length, slope, _ = self.ranks.measure(self.parameters, self.directions, gradients.tensors)
@@ -224,23 +242,42 @@ class _Pair:
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
-        sizes = [parameter.numel() for parameter in parameters]
-        self.rows = torch.zeros(2, sum(sizes), dtype=parameters[0].dtype, device=parameters[0].device)
-        parts = [row.split(sizes) for row in self.rows]
-        self.directions, self.gradients = [
-            [part.view(parameter.shape) for part, parameter in zip(row, parameters, strict=True)] for row in parts
-        ]
+        self._rows = torch.zeros(2, sum(map(Tensor.numel, parameters)), dtype=parameters[0].dtype)
+        self._direction, self._gradient = self._rows
+        self.directions, self.gradients = (views_of(row, parameters) for row in self._rows)
+        self._held: list[Tensor] | None = None  # the gradients that were copied last
 
-    def measure_direction(self, gradients: list[Tensor]) -> list[float]:
-        foreach_copy_(self.gradients, gradients)
-        square, slope = torch.mv(self.rows, self.rows[0]).tolist()
-        return [slope, square]
+    def take(self, gradients: list[Tensor]) -> None:
+        """Copy the gradients, unless they were copied already."""
+        if gradients is not self._held:
+            self._held = None
+            foreach_copy_(self.gradients, gradients)
+            self._held = gradients
+
+    def release(self) -> None:
+        """Do not keep gradients alive."""
+        self._held = None
+
+    def aim_downhill(self, gradients: list[Tensor]) -> None:
+        """Set the direction to the negative gradient."""
+        self.take(gradients)
+        torch.neg(self._gradient, out=self._direction)
+
+    def measure_direction(self, gradients: list[Tensor]) -> tuple[float, float]:
+        """Return d·d and d·g."""
+        self.take(gradients)
+        square, slope = torch.mv(self._rows, self._direction).tolist()
+        return square, slope
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
-        foreach_copy_(self.gradients, gradients)
-        numbers = torch.mv(self.rows, self.rows[1])
+        """Return g·g, d·g and `more` scalars."""
+        self.take(gradients)
+        numbers = torch.mv(self._rows, self._gradient)
         slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
-        return [math.sqrt(square), slope, *values]
+        return [square, slope, *values]
+
+
+_kind = attrgetter("shape", "dtype", "device")
 
 
 def _same(left: Tensor, right: Tensor) -> bool:

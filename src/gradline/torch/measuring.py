@@ -16,7 +16,7 @@ from torch import Tensor
 
 from gradline.torch.private import foreach_norm
 
-_HALF = (torch.bfloat16, torch.float16)
+HALF = (torch.bfloat16, torch.float16)
 
 
 class LocalReduce:
@@ -83,6 +83,12 @@ def is_small(tensors: Sequence[Tensor]) -> bool:
     )
 
 
+def views_of(flat: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
+    """Return consecutive parts of a flat tensor in the shapes of parameters."""
+    parts = torch.split(flat, [parameter.numel() for parameter in parameters])
+    return [part.view(parameter.shape) for part, parameter in zip(parts, parameters, strict=True)]
+
+
 def single_pass(tensors: Sequence[Tensor]) -> bool:
     """Return whether to process tensors one by one in a single pass instead of by foreach kernels."""
     return tensors[0].is_cpu
@@ -110,7 +116,7 @@ def _measure(
         numbers = _to_host([*(_dot(part, part) for part in vectors), *products, *more])
         norm = math.sqrt(sum(numbers[:count]))
     else:
-        precise = torch.float32 if any(part.dtype in _HALF for part in vectors) else None
+        precise = torch.float32 if any(part.dtype in HALF for part in vectors) else None
         numbers = _to_host([*foreach_norm(vectors, precise), *products, *more])
         norm = math.hypot(*numbers[:count])
     end = count + len(products)
@@ -138,7 +144,7 @@ def _gram(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[float, flo
 
 def _dot(left: Tensor, right: Tensor) -> Tensor:
     """Return an inner product, computed in float32 or better: half precision would lose the digits of the sum."""
-    if left.dtype in _HALF:
+    if left.dtype in HALF:
         left, right = left.float(), right.float()
     if left.dim() == 1 and left.is_contiguous() and right.is_contiguous():
         return torch.dot(left, right)

@@ -19,17 +19,16 @@ from gradline.torch.arguments import (
     without_lr,
     without_lrs,
 )
-from gradline.torch.base import EvalMode, uncompiled, warn_of
+from gradline.torch.base import EvalMode, caller, uncompiled, warn_of
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
-from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.integrations.lightning_private import accumulated_batches
 from gradline.torch.noise import Noise
 from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
-from gradline.torch.session import Session, Standing
-from gradline.torch.states import SavedOptimizer
+from gradline.torch.session import Closure, Session, Standing
+from gradline.torch.states import SEARCH, SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -119,9 +118,8 @@ class LineSearchOptimizer(SavedOptimizer):
         aim = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        evaluator = Evaluator(sensor, self._clear, self._gradients)
         context = ModuleContext(self._parameters, model)
-        self._session = Session(Driver(search), aim, evaluator, context, reuse_gradient=reuse_gradient)
+        self._session = Session(Driver(search), aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
         self._session.process_group = process_group
         self._session.settings = self._settings
         self.spread = spread
@@ -136,6 +134,7 @@ class LineSearchOptimizer(SavedOptimizer):
         self._told_of_change = False
         self._versions = None
         self._shown = None
+        self.param_groups[0][SEARCH] = repr(search)  # checkpoints load only existing keys
         self._show_step()
 
     @property
@@ -187,7 +186,8 @@ class LineSearchOptimizer(SavedOptimizer):
         """
         if torch.compiler.is_compiling():
             return uncompiled(LineSearchOptimizer.step, self, closure)
-        self._refuse_in_closure("step()")
+        if self._stepping:
+            self._refuse_in_closure("step()")
         session, driver = self._session, self._session.driver
         if session.standing.evaluating:
             self._forget_scaler()
@@ -208,13 +208,13 @@ class LineSearchOptimizer(SavedOptimizer):
         self._look_at_lr()
         self._conform()
         if self._changed():
-            self._look_at_parameters(stacklevel=6 if "step" in vars(self) else 5)
+            self._look_at_parameters()
         before, mark = driver.last, session.mark()
         loss = None
         noise = None
         self._stepping = session.context.stepping = True
         try:
-            session.evaluator.ranks.begin(self._settings)
+            session.ranks.begin(self._settings)
             if closure is None:
                 session.advance(scaled=hasattr(self, "found_inf"))
             elif self.spread:
@@ -256,7 +256,7 @@ class LineSearchOptimizer(SavedOptimizer):
         session = self._session
         previously = session.standing.evaluating
         if not previously:
-            self._look_at_parameters(stacklevel=3)
+            self._look_at_parameters()
             if session.standing is Standing.PROBE and session.line is not None:
                 with torch.no_grad():
                     session.line.home()
@@ -326,7 +326,7 @@ class LineSearchOptimizer(SavedOptimizer):
         line = self._session.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 
-    def _look_at_parameters(self, stacklevel: int) -> None:
+    def _look_at_parameters(self) -> None:
         """Discard the search if the parameters are not at its probe; the next search then starts from them.
 
         Compares every parameter value. `step` calls it only if `_changed()`, which is cheap and detects all changes
@@ -346,7 +346,7 @@ class LineSearchOptimizer(SavedOptimizer):
                     "gradline: the parameters were changed since the last step: a new search begins where they are "
                     "now. To change them again and again, do it at accepted points: in `with optimizer.eval():`",
                     UserWarning,
-                    stacklevel=stacklevel,
+                    stacklevel=caller(),
                 )
 
     def _settings(self) -> dict[str, str]:

@@ -10,8 +10,9 @@ processes), and keep buffers (one vector over the parameters each) and numbers, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -29,7 +30,8 @@ __all__ = ["Evaluation", "Sensor", "sensor_for"]
 _SENSORS: dict[type[Slope], type[Sensor]] = {}
 
 
-class Evaluation(NamedTuple):
+@dataclass(slots=True)
+class Evaluation:
     """Measurements of one evaluation.
 
     `slope` is along the line, if there is one; `scalars` are those the sensor requested; `samples` is set if the
@@ -37,10 +39,10 @@ class Evaluation(NamedTuple):
     """
 
     gradients: Gradients
-    norm: float
-    slope: float
-    scalars: Sequence[float]
-    loss: Any
+    norm: float = math.nan
+    slope: float = math.nan
+    scalars: list[float] = field(default_factory=list)
+    loss: Any = None
     samples: Evaluated | None = None
     statistics: list[Tensor | None] | None = None
 
@@ -49,13 +51,13 @@ class Evaluation(NamedTuple):
         """Whether the gradient and all scalars are finite."""
         return math.isfinite(self.norm) and all(map(math.isfinite, self.scalars))
 
-    def kept(self) -> Evaluation:
-        """Return a copy that remains valid after further evaluations."""
+    def kept(self, statistics: list[Tensor | None]) -> Evaluation:
+        """Return a copy with these running statistics that remains valid after further evaluations."""
         if self.samples is None:
-            return self._replace(gradients=self.gradients.cloned())
+            return replace(self, gradients=self.gradients.cloned(), statistics=statistics)
         self.samples.keep()
         self.gradients.release()
-        return self
+        return replace(self, statistics=statistics)
 
 
 class Sensor:

@@ -1,7 +1,7 @@
-"""Run line searches on tensors: connect a driver with the line, the evaluator and the sensor.
+"""Run line searches on tensors: connect a driver with the line and the sensor.
 
-The driver (`gradline.driver`) decides what follows from an observation. This module moves the parameters, keeps the
-gradients of candidates, and keeps or restores running statistics.
+The driver (`gradline.driver`) decides what follows from an observation. This module evaluates and measures gradients,
+moves the parameters, keeps the gradients of candidates, and keeps or restores running statistics.
 
 `run_search` performs a whole search with a closure and leaves the parameters at the accepted point. `advance` passes
 the current gradients to the search and leaves the parameters at its next probe.
@@ -10,24 +10,29 @@ the current gradients to the search and leaves the parameters at its next probe.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeAlias, cast
 
-from torch import nn
+import torch
+from torch import Tensor, nn
 
 from gradline.driver import Driver, Mark, Phase
-from gradline.protocol import Origin, Pending, Record, candidates
+from gradline.protocol import Origin, Pending, candidates
+from gradline.torch.base import caller
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.distributed.reduce import find
 from gradline.torch.distributed.sharded import whole
-from gradline.torch.evaluating import Closure, Evaluator
 from gradline.torch.line import Gradients, Line
+from gradline.torch.measuring import LocalReduce
 from gradline.torch.noise import Noise
 from gradline.torch.private import foreach_mul_
-from gradline.torch.sensors import Evaluation
+from gradline.torch.sensors import Evaluation, Sensor
+
+Closure: TypeAlias = Callable[[], Any]
 
 _OVERFLOWS = {"probe": 1, "origin": 16}
 """Number of consecutive overflows under a loss scaler that are evaluated again. The scaler lowers its scale each time,
@@ -67,8 +72,9 @@ class Session:
     Args:
         driver: decides what the next evaluation is for.
         direction: writes the direction of a search into its line.
-        evaluator: computes and measures gradients.
+        sensor: determines what is measured besides the gradient.
         context: finds the modules that use the parameters.
+        collect: returns the current gradients.
         reuse_gradient: start the next search from the gradient of the accepted probe.
     """
 
@@ -76,28 +82,32 @@ class Session:
         self,
         driver: Driver,
         direction: SteepestDescent | Update,
-        evaluator: Evaluator,
+        sensor: Sensor,
         context: ModuleContext,
+        collect: Callable[[], Gradients],
         *,
         reuse_gradient: bool,
     ) -> None:
         self.driver = driver
         self.direction = direction
-        self.evaluator = evaluator
-        self.sensor = evaluator.sensor
+        self.sensor = sensor
         self.context = context
+        self._collect = collect
         context.on_found = partial(self.discover_context, last=False)
         self.reuse_gradient = reuse_gradient
         self.standing = Standing.ACCEPTED
         self.line: Line | None = None
         self.kept: dict[int, Evaluation] = {}  # by probe: the candidates
         self.overflows = 0  # of a loss scaler, in a row
+        self.ranks = LocalReduce()  # the processes that take part in each evaluation
         self.process_group: Any = None
         self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
         self._around: list[nn.Module] | None = None  # the modules at the last search for other processes
+        self._under_way: ExitStack | None = None  # of an evaluation, while other processes may be discovered
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**vars(self), "process_group": None}  # process groups are not copied
+        # Process groups are not copied but discovered again.
+        return {**vars(self), "process_group": None, "ranks": LocalReduce(), "_under_way": None}
 
     def discover_context(self, *, last: bool) -> None:
         """Find layers with running statistics and other processes, from the modules known so far.
@@ -109,13 +119,15 @@ class Session:
         self.context.refresh()
         around = self.context.around()
         if self._around is None or list(map(id, around)) != list(map(id, self._around)):
-            self.evaluator.join(find(self.context.parameters(), around, self.process_group))
-            self.evaluator.ranks.begin(self.settings)
+            self.ranks = find(self.context.parameters(), around, self.process_group)
+            if self._under_way is not None:
+                self._under_way.enter_context(self.ranks.failing_together(in_forward=True))
+            self.ranks.begin(self.settings)
             self._around = around
         if self.sensor.per_sample is not None:
-            self.sensor.per_sample.check(self.evaluator.ranks)
+            self.sensor.per_sample.check(self.ranks)
         if self.line is not None:
-            self.line = self.line.among(self.evaluator.ranks)
+            self.line = self.line.among(self.ranks)
         if last:
             self.context.stop()
             self._around = None  # do not keep a model alive
@@ -125,20 +137,21 @@ class Session:
 
         With `noise` every evaluation draws the same random numbers.
         """
-        loss = None
-        self.discover_context(last=False)
+        loss, driver = None, self.driver
+        if not self.context.known:
+            self.discover_context(last=False)
         self.context.statistics.keep()
-        if self.driver.phase is Phase.ORIGIN:
-            evaluation = self._evaluate(closure, noise)
+        if driver.state.pending is None:
+            evaluation = self._evaluate(closure, noise, probing=False)
             begun = self._begin(evaluation)
             self.context.statistics.put_back()
             if not begun:
                 return evaluation.loss
             del evaluation  # frees its gradients during the search
-        before = self.driver.iterations
-        while self.driver.iterations == before:
+        before = driver.state.iterations
+        while driver.state.iterations == before:
             self.to_probe()
-            loss = self._observe(self._evaluate(closure, noise))
+            loss = self._observe(self._evaluate(closure, noise, probing=True))
         self.standing = Standing.ACCEPTED
         return loss
 
@@ -148,12 +161,16 @@ class Session:
         `scaled`: a loss scaler is used. It lowers its scale after an overflow, so that the same point is evaluated
         again before an overflow counts.
         """
-        self.discover_context(last=closure is None)
-        probing = self.standing is Standing.PROBE
-        self.driver.evaluations += closure is None
-        evaluation = self._measured(partial(self.evaluator.take, closure), probing=probing)
-        self.driver.evaluations += closure is not None  # one that failed is made again, on another batch
-        loss, evaluation = evaluation.loss, evaluation._replace(loss=None)  # do not keep the graph
+        if not self.context.known:
+            self.discover_context(last=closure is None)
+        driver, probing = self.driver, self.standing is Standing.PROBE
+        if closure is None:
+            driver.evaluations += 1
+            evaluation = self._measured(None, probing=probing)
+        else:
+            evaluation = self._measured(closure, probing=probing)
+            driver.evaluations += 1  # one that failed is made again, on another batch
+        loss, evaluation.loss = evaluation.loss, None  # do not keep the graph
         if scaled and not evaluation.finite and self.overflows < _OVERFLOWS["probe" if probing else "origin"]:
             self.overflows += 1
             self.context.statistics.put_back()
@@ -162,18 +179,21 @@ class Session:
         if probing:
             self._observe(evaluation)
         else:
-            self.driver.abandon()  # a search begun early by step(closure)
+            driver.abandon()  # a search begun early by step(closure)
             self._begin(evaluation)
             self.context.statistics.put_back()
         self.standing = Standing.ACCEPTED
-        if self.driver.phase is Phase.PROBE:
+        if driver.state.pending is not None:
             self.to_probe()
             self.standing = Standing.PROBE
         return loss
 
     def to_probe(self) -> None:
         """Move the parameters to the step that the search asks for."""
-        cast(Line, self.line).go(cast("Pending[Any, Any]", self.driver.pending).step)
+        line, pending = self.line, self.driver.state.pending
+        assert line is not None
+        assert pending is not None
+        line.go(pending.step)
 
     def abandon(self) -> None:
         """Discard the current search; the current parameters become the accepted point."""
@@ -220,7 +240,7 @@ class Session:
         self.kept = {}
         gradients, norm = evaluation.gradients, evaluation.norm
         if self.line is None or not self.line.moves(gradients.parameters):
-            self.line = Line(gradients.parameters, self.evaluator.ranks)
+            self.line = Line(gradients.parameters, self.ranks)
         self.line.away = False
         slope, length = -norm, norm
         if evaluation.finite:
@@ -231,7 +251,7 @@ class Session:
         steepest = isinstance(self.direction, SteepestDescent)
         origin = Origin(self.sensor.at_origin(evaluation, slope, self.line, steepest=steepest), length)
         # torch.distributed.checkpoint primes optimizers with a zero-gradient step. Before the first step it is a no-op.
-        still = length == 0.0 or (norm == 0.0 and not self.driver.taken)
+        still = length == 0.0 or (norm == 0.0 and not self.driver.state.taken)
         return self.driver.begin(origin, zero_direction=still, early=early)
 
     def _aim(self, line: Line, gradients: Gradients, norm: float) -> tuple[float, float]:
@@ -256,10 +276,12 @@ class Session:
 
     def _observe(self, evaluation: Evaluation) -> Any:
         """Pass a probe to the search and accept the outcome if it ends; return the accepted or last probe's loss."""
-        line, driver = cast(Line, self.line), self.driver
-        pending = cast("Pending[Any, Any]", driver.pending)
+        line, driver = self.line, self.driver
+        pending = driver.state.pending
+        assert line is not None
+        assert pending is not None
         if not line.is_finite(pending.step, pending.origin.norm):
-            evaluation = evaluation._replace(slope=float("nan"))  # gradients may be finite there, as of a linear loss
+            evaluation.slope = float("nan")  # gradients may be finite there, as of a linear loss
         outcome = driver.observe(self.sensor.at_probe(evaluation, line))
         probe = len(pending.transcript) - 1
         if outcome is None:
@@ -285,14 +307,13 @@ class Session:
                 self._begin_early(evaluation)
         return evaluation.loss
 
-    def _accept(self) -> Record[Any, Any]:
+    def _accept(self) -> None:
         """Make the current point the accepted one."""
-        before = self.driver.taken
+        before = self.driver.state.taken
         record = self.driver.accept()
         self.kept = {}
-        if self.driver.taken > before:
+        if self.driver.state.taken > before:
             self.sensor.stepped(cast(Line, self.line), record.step, before)
-        return record
 
     def _begin_early(self, evaluation: Evaluation) -> None:
         """Begin the next search from the accepted probe; a failure only warns, since the step is already taken."""
@@ -304,7 +325,7 @@ class Session:
                 f"gradline: the step was taken, but its gradient cannot be used again ({error}): the next step begins "
                 f"with an evaluation",
                 RuntimeWarning,
-                stacklevel=7,
+                stacklevel=caller(),
             )
 
     def _keep(self, probe: int, evaluation: Evaluation) -> None:
@@ -313,7 +334,7 @@ class Session:
             wanted = candidates(self.driver.search, cast("Pending[Any, Any]", self.driver.pending).transcript)
             self.kept = {index: kept for index, kept in self.kept.items() if index in wanted}
             if probe in wanted:
-                self.kept[probe] = evaluation.kept()._replace(statistics=self.context.statistics.now())
+                self.kept[probe] = evaluation.kept(self.context.statistics.now())
 
     def _kept(self, probe: int) -> Evaluation:
         if probe not in self.kept:
@@ -323,25 +344,61 @@ class Session:
             )
         return self.kept[probe]
 
-    def _evaluate(self, closure: Closure, noise: Noise | None) -> Evaluation:
+    def _evaluate(self, closure: Closure, noise: Noise | None, *, probing: bool) -> Evaluation:
         if noise is not None:
             noise.again()
         self.driver.evaluations += 1
-        return self._measured(partial(self.evaluator.evaluate, closure), probing=self.driver.phase is Phase.PROBE)
+        return self._measured(closure, probing=probing, clear=True)
 
-    def _measured(self, compute: Callable[[], Any], *, probing: bool) -> Evaluation:
+    def _measured(self, closure: Closure | None, *, probing: bool, clear: bool = False) -> Evaluation:
         """Compute an evaluation and measure it, along the line if it is a probe."""
+        if self.ranks.size == 1 and self.context.known:
+            evaluation, tensors = self._computed(closure, clear=clear)
+        else:
+            evaluation, tensors = self._computed_together(closure, probing=probing, clear=clear)
+        gradients = evaluation.gradients
+        if probing and self.line is not None:
+            evaluation.norm, evaluation.slope, evaluation.scalars = self.line.measure(gradients, *tensors)
+        else:
+            evaluation.norm, evaluation.slope, evaluation.scalars = self.ranks.measure(*gradients, [], *tensors)
+        if evaluation.samples is not None and self.sensor.per_sample is not None:
+            evaluation.scalars += self.sensor.per_sample.value(evaluation.samples, self.ranks)
+        return evaluation
+
+    def _computed(self, closure: Closure | None, *, clear: bool) -> tuple[Evaluation, Sequence[Tensor]]:
+        """Call the closure, if there is one; return the evaluation, not yet measured, and its scalars as tensors."""
+        loss, samples, sensor = None, None, self.sensor
+        if closure is not None:
+            if clear:  # otherwise gradients would accumulate in closures without zero_grad()
+                for parameter in self.context.parameters():
+                    parameter.grad = None
+            with torch.enable_grad():
+                loss = closure()
+            if sensor.per_sample is not None:
+                samples = sensor.per_sample.evaluate(loss)
+                loss = samples.losses
+        gradients = self._collect()
+        tensors = () if closure is None and sensor.needs_loss else sensor.scalars(loss, gradients)
+        return Evaluation(gradients, loss=loss, samples=samples), tensors
+
+    def _computed_together(
+        self, closure: Closure | None, *, probing: bool, clear: bool
+    ) -> tuple[Evaluation, Sequence[Tensor]]:
+        """Compute an evaluation that fails in all processes if it fails in one; they may be discovered in it."""
         self._announce(probing=probing)
-        computed = compute()
+        with ExitStack() as self._under_way:
+            try:
+                self._under_way.enter_context(self.ranks.failing_together())
+                computed = self._computed(closure, clear=clear)
+            finally:
+                self._under_way = None
         if not self.context.known:
             self.discover_context(last=True)
             self._announce(probing=probing)
-        return self.evaluator.measure(computed, self.line if probing else None)
+        return computed
 
     def _announce(self, *, probing: bool) -> None:
         """Set the search, probe and step that are sent to other processes with the next evaluation."""
-        if self.evaluator.ranks.size == 1:
-            return
         pending = self.driver.pending if probing else None
         probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
-        self.evaluator.ranks.at(self.driver.iterations + 1, probe, step)
+        self.ranks.at(self.driver.iterations + 1, probe, step)

@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 import json
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -33,7 +34,7 @@ class SavedOptimizer(GradlineOptimizer):
 
     _session: Session
     _held: Line | None  # the line whose buffers are in self.state
-    _versions: list[tuple[int, int]] | None  # of the parameters, when they were last moved
+    _versions: list[int] | None  # of the parameters, when they were last moved
 
     @property
     def _base(self) -> Optimizer | None:
@@ -84,6 +85,7 @@ class SavedOptimizer(GradlineOptimizer):
             super().load_state_dict(state_dict)
             self._keep_types(state_dict, packed.get("other_types", ()))
             self._restore(saved)
+            self.param_groups[0][SEARCH] = repr(self.search)
             if self._base is not None:
                 self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
             self._session.context.listen()  # the model may have been loaded too, with other running statistics
@@ -97,15 +99,15 @@ class SavedOptimizer(GradlineOptimizer):
             undo()
             raise
 
-    @torch.no_grad()
     def _conform(self) -> None:
         """Convert all state to the parameters' current dtype and device, which `model.double()` changes."""
-        session, line = self._session, self._session.line
-        if line is None:
-            return
-        conforming = line.conforming()
-        if conforming is line:
-            return
+        line = self._session.line
+        if line is not None and not line.conforms():
+            self._convert(line)
+
+    @torch.no_grad()
+    def _convert(self, line: Line) -> None:
+        session, conforming = self._session, line.converted()
         standing, pending = session.standing, session.driver.pending
         at_probe = standing is Standing.PROBE and pending is not None and line.is_at(pending.step)
         types = {origin.dtype for origin in line.origins}
@@ -119,7 +121,7 @@ class SavedOptimizer(GradlineOptimizer):
         for probed, kept in session.kept.items():
             parts = zip(*kept.gradients, strict=True)
             gradients = Gradients(kept.gradients.parameters, [part.to(local(parameter)) for parameter, part in parts])
-            session.kept[probed] = kept._replace(gradients=gradients)
+            session.kept[probed] = replace(kept, gradients=gradients)
         session.line = conforming
         self._hold_buffers()
         if at_probe:
@@ -131,7 +133,7 @@ class SavedOptimizer(GradlineOptimizer):
     def _remembered(self) -> Callable[[], None]:
         """Return a function that undoes loading, which replaces attributes and does not change objects in place."""
         session = self._session
-        owners = [self, session, session.evaluator, session.sensor, *([] if self._base is None else [self._base])]
+        owners = [self, session, session.sensor, *([] if self._base is None else [self._base])]
         before = [(owner, dict(vars(owner))) for owner in owners]
 
         def undo() -> None:
@@ -167,15 +169,6 @@ class SavedOptimizer(GradlineOptimizer):
             if found[name] < count:
                 raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
 
-    def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
-        """Restore state of another dtype than its parameter, such as NAdam's `mu_product`, which torch converts."""
-        places = [place for group in state_dict["param_groups"] for place in group["params"]]
-        for place, parameter in zip(places, self._parameters(), strict=True):
-            for name, value in state_dict["state"].get(place, {}).items():
-                if name in names and isinstance(value, Tensor):
-                    loaded = self.state[parameter][name]
-                    self.state[parameter][name] = value.to(loaded.device, copy=True)
-
     def _restore(self, saved: Saved) -> None:
         """Restore a saved search and the tensors that belong to it."""
         session = self._session
@@ -186,8 +179,7 @@ class SavedOptimizer(GradlineOptimizer):
         if moving:
             origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
             away = saved.standing is Standing.PROBE
-            ranks = session.evaluator.ranks
-            session.line = Line.restored(moving, origins, directions, away=away, ranks=ranks)
+            session.line = Line.restored(moving, origins, directions, away=away, ranks=session.ranks)
         buffers = {}
         for short in session.sensor.buffers:
             name = BUFFER + short
@@ -199,7 +191,7 @@ class SavedOptimizer(GradlineOptimizer):
             name = f"{KEPT}{probe}"
             kept = [p for p in self._parameters() if name in self.state.get(p, {})]
             session.kept[probe] = Evaluation(
-                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, scalars, None
+                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, list(scalars)
             )
         for parameter in [p for p, held in self.state.items() if not held]:
             del self.state[parameter]  # optimizers initialise their state only if it is empty
@@ -251,7 +243,6 @@ class SavedOptimizer(GradlineOptimizer):
 
     def _show_step(self) -> None:
         last = self._session.driver.last
-        self.param_groups[0][SEARCH] = repr(self._session.driver.search)  # checkpoints load only existing keys
         self._show(0.0 if last is None else last.step)
 
 

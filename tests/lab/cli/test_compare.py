@@ -9,11 +9,13 @@ import pytest
 
 from gradline.lab import studies, summary
 from gradline.lab.cli import main
+from gradline.lab.figures import FIGURES
 from gradline.lab.findings.packed import unpack
 from gradline.lab.jobs.store import Store
-from gradline.lab.methods import GROUPS, METHODS, Peer, scheduled
+from gradline.lab.methods import GROUPS, METHODS, Peer
 
-SCHEDULED = {peer.name for grid in scheduled.GRIDS.values() for peer in grid} | {peer.name for peer in scheduled.OTHERS}
+GRIDS = ("scheduled", "adamw-", "momentum-", "schedule-free-")
+SCHEDULED = {name for group, names in GROUPS.items() if group.startswith(GRIDS) for name in names}
 SMALL = ("--problem", "regression/10", "--method", "gols-i", "--method", "sgd", "--seeds", "2", "--budget", "6")
 
 
@@ -78,7 +80,9 @@ def test_a_packed_file_is_shown_as_its_directory_is(made, tmp_path, capsys):
     assert "has no such results" in capsys.readouterr().err
 
 
-def test_it_is_drawn_and_reported(made, tmp_path, capsys):
+def test_it_is_drawn_and_reported(made, tmp_path, monkeypatch):
+    of_runs = {name: figure for name, figure in FIGURES.items() if figure.needs}  # illustrations are drawn elsewhere
+    monkeypatch.setattr("gradline.lab.figures.FIGURES", of_runs)
     assert verb("figures", made, "--out", tmp_path) == 0
     for name in ("compare_heat.png", "compare_profile.pdf", "compare_test_error_seconds.pdf"):
         assert (tmp_path / name).stat().st_size > 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from gradline.lab.cli import main
+from gradline.lab.figures import FIGURES
 
 SMALL = ("--problem", "diabetes-mlp/16", "--method", "adamw-cosine", "--method", "adam-0.001", "--method", "gols-i")
 SIZES = ("--seeds", "2", "--budget", "8")
@@ -33,7 +34,9 @@ def test_it_goes_on_where_it_was(made, capsys):
     assert "All 12 runs are in" in capsys.readouterr().err
 
 
-def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys):
+def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys, monkeypatch):
+    of_runs = {name: figure for name, figure in FIGURES.items() if figure.needs}  # illustrations are drawn elsewhere
+    monkeypatch.setattr("gradline.lab.figures.FIGURES", of_runs)
     file = tmp_path / "train.json.gz"
     assert verb("results", made, "--pack", file) == 0
     shown = capsys.readouterr()

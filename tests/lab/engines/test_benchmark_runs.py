@@ -73,14 +73,8 @@ def test_a_method_that_raises_later_keeps_what_it_had():
 
 def test_a_method_that_never_evaluates_is_a_failure():
     class Idle(Stepper):
-        def __init__(self, objective):
-            self.objective = objective
-
         def step(self):
             pass
-
-        def measured(self):
-            return Gradients(self.objective, torch.optim.SGD(self.objective.parameters, lr=0.1)).measured()
 
     made = train(run(method_of(Idle)))
     assert "without an evaluation" in made.reason

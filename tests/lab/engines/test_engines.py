@@ -9,8 +9,8 @@ import torch
 from lab.study_runs import Arrays, blobs, finish, identical, ordinary, run
 
 from gradline import searches
-from gradline.lab.engines import engine, group_key
-from gradline.lab.engines.lockstep import Lockstep
+from gradline.lab.engines import group_key, make
+from gradline.lab.engines.lockstep import Lockstep, layers
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Sampling
 from gradline.lab.methods import METHODS, SearchMethod
@@ -48,7 +48,10 @@ def interrupted(kind, runs, rounds, data=None):
 
 
 @pytest.mark.parametrize("rounds", [[0], [1], [17], [3, 9, 1, 1, 5, 20], [38, 2, 2]])
-def test_lock_step_goes_on_bit_for_bit(rounds):
+@pytest.mark.parametrize("large", [False, True])
+def test_lock_step_goes_on_bit_for_bit(monkeypatch, rounds, large):
+    if large:
+        monkeypatch.setattr(layers, "LARGE", 0)
     whole = finish(Lockstep(RUNS, blobs()))
     resumed = interrupted(Lockstep, RUNS, rounds)
     assert whole.keys() == resumed.keys()
@@ -111,16 +114,16 @@ def test_a_finished_run_need_not_be_given_again(kind):
 
 def test_a_state_of_another_engine_is_refused():
     state = Ordinary(RUNS[:1], blobs()).state_dict()
-    with pytest.raises(ValueError, match="state must be of lockstep runs, version 2"):
+    with pytest.raises(ValueError, match="state must be of lockstep runs, version 3"):
         Lockstep(RUNS[:1], blobs(), state=state)
     with pytest.raises(ValueError, match="state must be of ordinary runs"):
         Ordinary(RUNS[:1], blobs(), state=Lockstep(RUNS[:1], blobs()).state_dict())
 
 
 def test_the_engine_follows_from_the_problem():
-    assert isinstance(engine([run()], blobs()), Lockstep)
+    assert isinstance(make([run()], data=blobs()), Lockstep)
     custom = run(problem_options=CUSTOM)
-    assert isinstance(engine([custom], blobs()), Ordinary)
+    assert isinstance(make([custom], data=blobs()), Ordinary)
     assert not Lockstep.accepts(custom)
     networks = [one for one in PROBLEMS.values() if isinstance(one, Network)]
     assert all(Lockstep.accepts(replace(run(), problem=one)) for one in networks)
@@ -141,7 +144,7 @@ def test_what_lockstep_declines_the_ordinary_engine_runs(what):
     declined = replace(run(budget=12), **DECLINED[what])
     assert not Lockstep.accepts(declined)
     assert group_key(declined) == declined.key
-    (result,) = finish(engine([declined], blobs())).values()
+    (result,) = finish(make([declined], data=blobs())).values()
     assert result.engine == "ordinary"
     assert result.columns["evaluations"][-1] >= 12
     assert np.isnan(result.columns["step"][1:]).all() == (what == "a peer")
@@ -154,16 +157,16 @@ def test_runs_that_share_no_network_share_no_engine():
     for other in (run("bcwd-netpii"), run("bcwd-logr"), run(problem_options={"dtype": "float32"})):
         assert group_key(one) != group_key(other)
         with pytest.raises(ValueError, match="runs must have equal group keys"):
-            engine([one, other], blobs())
+            make([one, other], data=blobs())
     with pytest.raises(ValueError, match="runs must have at least one run"):
-        engine([], blobs())
+        make([], data=blobs())
     with pytest.raises(ValueError, match="runs must differ"):
-        engine([one, run(batch_size=10, seed=0)], blobs())
+        make([one, run(batch_size=10, seed=0)], data=blobs())
 
 
 def test_problems_of_one_network_may_start_at_different_scales():
     runs = [run(problem_options={"scale": scale, "name": f"at-{scale}"}) for scale in (0.1, 1.0)]
-    results = finish(engine(runs, blobs()))
+    results = finish(make(runs, data=blobs()))
     losses = [results[one.key].columns["train_loss"][0] for one in runs]
     assert losses[0] < losses[1]
 
@@ -210,5 +213,5 @@ def test_arrays_of_any_layout_will_do():
         *(np.asfortranarray(part) for part in (data.train_inputs, data.train_targets)),
         *(data.test_inputs, data.test_targets),
     )
-    plain, other = finish(engine([run()], data)), finish(engine([run()], turned))
+    plain, other = finish(make([run()], data=data)), finish(make([run()], data=turned))
     identical(*(results.popitem()[1] for results in (plain, other)))

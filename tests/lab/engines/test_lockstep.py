@@ -77,6 +77,31 @@ def test_a_large_network_row_by_row(monkeypatch, dtype):
         compare(runs, data=blobs(dtype=np.float32), iterations=4, tolerance=2e-3)
 
 
+@pytest.mark.parametrize("diagonal", [True, False])
+@pytest.mark.parametrize("size", [3, 20])
+@pytest.mark.parametrize("method", ["gols-i", "prls"])
+def test_gradients_as_factors_and_as_vectors(monkeypatch, method, size, diagonal):
+    monkeypatch.setattr(layers, "LARGE", 0)
+    runs = [
+        run("mnist-net2", method, batch_size=size, direction_batch_size=of, diagonal=diagonal, angle=True,
+            problem_options={"dtype": "float64", "error_samples": None, "hidden": (9, 6, 5)})
+        for of in (None, 7)
+    ]  # fmt: skip
+    factored = lockstep(runs)
+    monkeypatch.setattr(engine, "RANK", 0)
+    for key, result in lockstep(runs).items():
+        same_so_far(factored[key], result, iterations=15, tolerance=1e-7)
+        np.testing.assert_allclose(factored[key].columns["angle"], result.columns["angle"], rtol=1e-5)
+
+
+def test_variances_from_pairs_of_samples_are_those_of_the_gradient():
+    source = torch.Generator().manual_seed(0)
+    a, delta = (torch.randn(1, units, 4, generator=source, dtype=torch.float64) for units in (30, 20))
+    squares = (delta @ a.mT).square()
+    expected = 4 * (squares * (delta.square() @ a.mT.square())).sum() - squares.square().sum()
+    torch.testing.assert_close(layers._fourth_powers(a, delta), expected[None])
+
+
 def test_an_earlier_probe_of_prls_is_evaluated_once_more_and_not_counted():
     # Short: later gradients are nothing but rounding, no search begins from some, and starts are evaluated anew.
     runs = [

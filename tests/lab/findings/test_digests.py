@@ -1,5 +1,6 @@
 """Runs of studies in a packed file: summaries, curves and configurations as from the directory, and what is refused."""
 
+import functools
 import gzip
 import json
 
@@ -9,6 +10,7 @@ import pytest
 
 from gradline.lab import results, summary
 from gradline.lab.cli import main
+from gradline.lab.findings import bounded
 from gradline.lab.findings.packed import Damaged, Packed, pack, unpack
 from gradline.lab.findings.reading import PACKED_POINTS, digests, pack_directory
 
@@ -76,7 +78,9 @@ def test_a_file_whose_numbers_are_cut_is_refused(file, tmp_path):
         unpack(broken)
 
 
-def test_the_verbs_read_it(store, file, tmp_path, capsys):
+def test_the_verbs_read_it(store, file, tmp_path, capsys, monkeypatch):
+    quick = functools.partial(bounded.first_claim, starts=1, repeats=5)  # claim 1 does not read it
+    monkeypatch.setattr(bounded, "first_claim", quick)
     assert main(["results", str(store), "--pack", str(tmp_path / "a.json.gz")]) == 0
     assert "runs," in capsys.readouterr().err
     assert (tmp_path / "a.json.gz").read_bytes() == file.read_bytes()

@@ -23,7 +23,7 @@ def result(probes=(4, 1, 3), errors=(0.5, 0.1, NAN, 0.0), losses=(3.0, 2.0, NAN,
     columns["train_error"] = np.array(errors, dtype=float)[:rows]
     columns["test_loss"] = np.array(losses, dtype=float)[:rows]
     run = Run(problem=PROBLEMS["bcwd-logr"], method=METHODS["gols-i"], batch_size=10, seed=0, budget=9)
-    return Result(run, columns, 1.0, "lockstep")
+    return Result(run, 1.0, "lockstep", columns=columns)
 
 
 def test_probes():

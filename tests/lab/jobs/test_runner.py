@@ -17,14 +17,14 @@ from lab.helping import assert_complete, has_state, python, small, wait_until
 from gradline.lab.jobs import runner
 from gradline.lab.jobs.checkpoints import Checkpoints
 from gradline.lab.jobs.executors import Inline
-from gradline.lab.jobs.progress import Silent
+from gradline.lab.jobs.progress import Observer
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.studies import plan
 from gradline.lab.studies.running import run_study
 
 
-class Listener(Silent):
+class Listener(Observer):
     def __init__(self):
         self.messages, self.errors, self.snapshots = [], [], []
 
@@ -393,10 +393,10 @@ def test_a_clock_that_is_set_back_changes_nothing(tmp_path, monkeypatch):
 
 def test_what_run_study_refuses(tmp_path):
     for options, text in (
-        ({"workers": 0}, "workers must be above 0"),
+        ({"workers": 0}, "workers must be a whole number above 0, or None"),
         ({"backend": "slurm"}, "backend must be processes, inline, dask or tcp://host:port"),
         ({"checkpoint_every": 0.0}, "checkpoint_every must be above 0"),
-        ({"threads": 0}, "threads must be above 0"),
+        ({"threads": 0}, "threads must be a whole number above 0"),
     ):
         with pytest.raises(ValueError, match=text):
             run(small(), tmp_path / "out", **options)

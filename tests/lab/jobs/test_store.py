@@ -1,6 +1,7 @@
 """The store: what goes in comes out, and no damaged or foreign file is used."""
 
 import dataclasses
+import json
 import os
 from dataclasses import replace
 
@@ -14,8 +15,10 @@ from lab.helping import assert_same_tables, python, small
 
 import gradline.lab
 from gradline.lab.jobs.result import COLUMNS, Result
+from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store, StoreWarning
 from gradline.lab.methods import METHODS, Absent, Direction
+from gradline.lab.problems import PROBLEMS, Network
 from gradline.lab.studies import plan
 from gradline.searches import Angle
 
@@ -35,7 +38,7 @@ def store(tmp_path, runs):
 
 def test_a_result_comes_back_as_it_was(tmp_path, runs):
     store = Store(tmp_path)
-    result = Result(runs[0], result_of(runs[0]).columns, 1.25, "lockstep", {"gradline": "0"})
+    result = Result(runs[0], 1.25, "lockstep", {"gradline": "0"}, columns=result_of(runs[0]).columns)
     result.columns["slope"][:3] = [-np.inf, -0.0, 5e-324]
     store.save(result)
     loaded = store.load(runs[0].key)
@@ -235,7 +238,7 @@ def test_stalls(tmp_path, runs, steps, spent, stalled):
     columns["step"] = np.array([0.0, *steps])
     columns["train_error"][:] = 0.25
     columns["train_error"][2] = 0.0
-    Store(tmp_path).save(Result(runs[0], columns, 1.0, "lockstep"))
+    Store(tmp_path).save(Result(runs[0], 1.0, "lockstep", columns=columns))
     row = gradline.lab.summary(tmp_path).iloc[0]
     assert row.stalled == stalled
     assert row.zero_error_at == columns["evaluations"][2]
@@ -282,6 +285,25 @@ def test_a_store_of_an_older_format_is_refused_with_its_version(tmp_path):
     store = Store(tmp_path, report=told.append)
     assert store.missing([run]) == [run]
     assert "its format is 1, of another version of gradline; this one reads 2" in told[0]
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        "bcwd-netpi_gols-i_b50_s0_4c3dc64a1e6d",
+        "mnist-net2_prls_b100_s0_87bc6d2db6bb",
+        "regression_prodigy_b10_s0_78d6b6042bce",
+        "digits-mlp_adamw-cosine-0.001_b16_s0_602c0f55376d",
+        "pinn_gols-i-adam_b16_s0_d7492fc35cf5",
+    ],
+)
+def test_stored_results_keep_their_keys(key):
+    names = key.split("_")
+    problem, method, size = PROBLEMS[names[0]], METHODS[names[1]], int(names[2][1:])
+    benchmark = not isinstance(problem, Network)
+    run = Run(problem=problem, method=method, batch_size=size, seed=0, budget=1000, benchmark=benchmark)
+    assert run.key == key
+    assert Run.from_dict(json.loads(json.dumps(run.to_dict()))) == run
 
 
 @pytest.mark.parametrize("changed", ["a constant of the search", "its revision", "the problem's", "the direction"])

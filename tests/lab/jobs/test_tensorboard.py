@@ -11,8 +11,9 @@ import pytest
 from lab import small_store
 
 from gradline.lab import run_study
-from gradline.lab.engines import engine
-from gradline.lab.jobs.partial import PARTIAL_COLUMNS, Following, measurements, read, write
+from gradline.lab.engines import make
+from gradline.lab.jobs.partial import Following, read, write
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, measurements
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS
@@ -141,7 +142,7 @@ def test_engines_tell_how_far_runs_are():
     from gradline.lab.problems import data
 
     some = [run(seed, budget=600) for seed in range(2)]
-    running = engine(some, data.load("bcwd"))
+    running = make(some, data=data.load("bcwd"))
     while running.evaluations < 800:  # points to measure wait for each other
         running.advance()
     early = running.partial_results()

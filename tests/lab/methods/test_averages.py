@@ -8,8 +8,8 @@ from lab.compare_cases import batches, objective, run, train
 from torch import nn
 
 from gradline.lab.methods import METHODS
-from gradline.lab.methods.learning_rate_free import has_batch_norm, with_new_statistics
 from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.peers import has_batch_norm, with_new_statistics
 from gradline.lab.problems.task import Task
 
 

@@ -9,7 +9,7 @@ from lab.compare_cases import finished, objective, run, train
 
 import gradline
 from gradline.lab.methods import METHODS
-from gradline.lab.methods.counting import Counter
+from gradline.lab.methods.objective import Counter
 
 AVAILABLE = [
     name
@@ -76,15 +76,15 @@ def test_gradlines_own_count_agrees():
 def test_a_forward_pass_alone_is_a_third():
     counter = Counter()
     with torch.no_grad():
-        counter.watch(torch.zeros(()))
+        counter.count(torch.zeros(()))
     assert counter.evaluations == pytest.approx(1 / 3)
-    counter.watch(torch.zeros((), requires_grad=True) * 1).backward()
+    counter.count(torch.zeros((), requires_grad=True) * 1).backward()
     assert counter.thirds == 4
 
 
 def test_two_passes_back_through_one_loss_are_both_counted():
     counter = Counter()
-    loss = counter.watch(torch.ones((), requires_grad=True).square())
+    loss = counter.count(torch.ones((), requires_grad=True).square())
     loss.backward(retain_graph=True)
     loss.backward()
     assert (counter.forwards, counter.backwards) == (1, 2)

@@ -9,7 +9,7 @@ from lab.compare_cases import batches, build
 
 from gradline.lab.methods import GROUPS, METHODS
 from gradline.lab.methods.objective import Objective
-from gradline.lab.methods.scheduled import ADAM_RATES, SCHEDULES, SGD_RATES, WARM_UP, cosine, warm_up
+from gradline.lab.methods.peers import ADAMW_RATES, MOMENTUM_RATES, SCHEDULES, WARM_UP, cosine, warm_up
 
 
 def rates(name, budget, steps):
@@ -17,7 +17,7 @@ def rates(name, budget, steps):
     found = []
     for _ in range(steps):
         stepper.step()
-        found.append(stepper._optimizer.param_groups[0]["lr"])
+        found.append(stepper.optimizer.param_groups[0]["lr"])
     return found
 
 
@@ -55,9 +55,9 @@ def test_without_a_budget_the_rate_is_constant():
 
 
 def test_the_groups_hold_every_rate_with_every_schedule():
-    assert len(GROUPS["adamw-tuned"]) == len(ADAM_RATES) * len(SCHEDULES) == 18
-    assert len(GROUPS["momentum-tuned"]) == len(SGD_RATES) * len(SCHEDULES)
+    assert len(GROUPS["adamw-tuned"]) == len(ADAMW_RATES) * len(SCHEDULES) == 18
+    assert len(GROUPS["momentum-tuned"]) == len(MOMENTUM_RATES) * len(SCHEDULES)
     assert set(GROUPS["adamw-cosine"]) < set(GROUPS["adamw-tuned"])
-    for grid in (ADAM_RATES, SGD_RATES):
+    for grid in (ADAMW_RATES, MOMENTUM_RATES):
         assert all(2.9 < after / before < 3.4 for before, after in pairwise(grid))
     assert METHODS["momentum-cosine-0.1"].described == "torch.optim.SGD(lr=0.1, momentum=0.9), cosine"

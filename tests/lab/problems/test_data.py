@@ -15,7 +15,7 @@ from sklearn.datasets import load_iris
 
 from gradline.lab.problems import data
 from gradline.lab.problems.data import cifar10
-from gradline.lab.problems.data.scaling import BLOCK, ZScore
+from gradline.lab.problems.data.dataset import BLOCK, ZScore
 
 
 def check_scaled(loaded, *, fitted=None, tolerance=1e-10):
@@ -194,7 +194,7 @@ def test_nonsense_is_refused(options, message):
 @pytest.mark.parametrize(
     ("samples", "message"),
     [
-        ((np.zeros((0, 2)), np.zeros(0, int)), "train_inputs must have at least one row"),
+        ((np.zeros((0, 2)), np.zeros(0, int)), "train_inputs must be at least one row"),
         ((np.zeros(3), np.zeros(3, int)), "train_inputs must be two-dimensional"),
         ((np.zeros((3, 2)), np.zeros(2, int)), "train_labels must be 3 class numbers"),
         ((np.array([[np.nan]]), np.zeros(1, int)), "train_inputs must be finite"),
@@ -203,8 +203,8 @@ def test_nonsense_is_refused(options, message):
         ((np.ones((1, 1)), np.array([-1])), "labels must be between 0 and"),
         ((np.ones((1, 1)), np.array([[np.inf]])), "targets must be finite"),
         ((np.ones((1, 1)), np.array([0]), np.ones((1, 1))), "must be given together"),
-        ((np.ones((1, 1)), np.array([0]), np.ones((1, 2)), np.array([0])), "test_inputs must have the shape"),
-        ((np.ones((1, 1)), np.array([0]), np.ones((1, 1)), np.array([[0]])), "test_labels must have the shape"),
+        ((np.ones((1, 1)), np.array([0]), np.ones((1, 2)), np.array([0])), "test_inputs must be of the shape"),
+        ((np.ones((1, 1)), np.array([0]), np.ones((1, 1)), np.array([[0]])), "test_labels must be of the shape"),
         ((np.ones((1, 1)), np.array([2]), None, None, ("a", "b")), "labels must be between 0 and 1"),
     ],
 )

@@ -10,6 +10,7 @@ from lab.compare_cases import finished, run
 from torch import nn
 
 from gradline.lab import studies
+from gradline.lab.problems.catalogue import TRAINED
 from gradline.lab.problems.supervised import (
     MEASURED,
     Part,
@@ -20,10 +21,9 @@ from gradline.lab.problems.supervised import (
     squared_error,
     wrong,
 )
-from gradline.lab.problems.training import TRAINING
 from gradline.lab.problems.vision import flipped_and_shifted
 
-HERE = [problem for problem in TRAINING if problem.data is None]
+HERE = [problem for problem in TRAINED if problem.data is None]
 
 
 def numbers(count=10):
@@ -125,20 +125,20 @@ def test_measuring_leaves_the_random_numbers_alone_and_is_repeatable(problem):
 def test_half_of_the_problems_are_held_out_and_all_are_in_the_study():
     settings = studies.load("train").settings
     held_out = {setting.problem.name for setting in settings if setting.held_out}
-    assert {setting.problem.name for setting in settings} == {problem.name for problem in TRAINING}
-    assert len(held_out) == len(TRAINING) // 2
-    assert {len([s for s in settings if s.problem is problem]) for problem in TRAINING} == {4}
+    assert {setting.problem.name for setting in settings} == {problem.name for problem in TRAINED}
+    assert len(held_out) == len(TRAINED) // 2
+    assert {len([s for s in settings if s.problem is problem]) for problem in TRAINED} == {4}
     assert MEASURED == 1000
 
 
 def test_images_and_the_pretrained_net(real_data, monkeypatch):
     monkeypatch.setenv("GRADLINE_DATA", str(real_data))
     wanted = {"mnist-dropout": 55_000, "cifar-batchnorm": 9_000, "finetune-head": 1000, "finetune-body": 1000}
-    for problem in TRAINING:
+    for problem in TRAINED:
         if problem.name in wanted:
             task = problem.build(0)
             assert task.samples == wanted[problem.name]
-    body = next(problem for problem in TRAINING if problem.name == "finetune-body")
+    body = next(problem for problem in TRAINED if problem.name == "finetune-body")
     one, other = (body.build(seed).model for seed in (0, 1))
     assert torch.equal(one[0].weight, other[0].weight)
     assert not torch.equal(one[-1].weight, other[-1].weight)

@@ -1,16 +1,26 @@
 """Pages of a small store, and a browser to look at them with."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 
-from gradline.lab import report
+from gradline.lab import report, run_study, studies
 
 
 @pytest.fixture(scope="session")
 def page_file(store, tmp_path_factory):
     """The page of the small store, without illustrations."""
     return report.write(store, tmp_path_factory.mktemp("page") / "report.html", illustrations=False)
+
+
+@pytest.fixture(scope="session")
+def one_run(tmp_path_factory):
+    """A directory with a single short run, whose page is quickly made."""
+    directory = tmp_path_factory.mktemp("one_run")
+    study = studies.load("bcwd", problems=["bcwd-logr"], methods=["gols-i"], batch_sizes=[10], seeds=1)
+    run_study(replace(study, budget=30), directory, backend="inline")
+    return directory
 
 
 @pytest.fixture(scope="package")

@@ -415,7 +415,7 @@ def test_names_are_only_names(look, tmp_path, monkeypatch):
     from gradline.lab.methods import METHODS, SearchMethod
     from gradline.lab.problems import PROBLEMS
     from gradline.lab.studies import Study
-    from gradline.lab.tools import names
+    from gradline.lab.tools import arguments as names
 
     monkeypatch.setattr(names, "PATTERN", re.compile(".+"))  # such names are refused, and would be harmless here
     hostile = "<img src=x onerror=alert(1)>"

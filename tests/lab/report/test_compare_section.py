@@ -27,8 +27,8 @@ def source(tmp_path):
     return pack(Packed(tuple(made), targets), tmp_path / "compare.json.gz")
 
 
-def test_the_section_has_two_pictures_and_a_table(store, source, tmp_path):
-    page = report.write(store, tmp_path / "a.html", illustrations=False, compare=source).read_text(encoding="utf-8")
+def test_the_section_has_two_pictures_and_a_table(one_run, source, tmp_path):
+    page = report.write(one_run, tmp_path / "a.html", illustrations=False, compare=source).read_text(encoding="utf-8")
     assert '<h2 id="peers">How it compares with other optimizers</h2>' in page
     assert '<a href="#peers">' in page
     assert "16 runs of a comparison" in page
@@ -44,17 +44,17 @@ def test_there_is_no_such_section_without_runs_to_compare(page_file):
     assert 'id="peers"' not in page_file.read_text(encoding="utf-8")
 
 
-def test_a_directory_without_runs_is_told(store, tmp_path, capsys):
+def test_a_directory_without_runs_is_told(one_run, tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     out = tmp_path / "a.html"
-    assert main(["report", str(store), "--out", str(out), "--compare", str(tmp_path / "empty")]) == 2
+    assert main(["report", str(one_run), "--out", str(out), "--compare", str(tmp_path / "empty")]) == 2
     assert "empty has no runs of a comparison; `gradline run compare --out" in capsys.readouterr().err
     assert not out.exists()
 
 
-def test_a_file_that_is_no_packed_one_is_told(store, tmp_path, capsys):
+def test_a_file_that_is_no_packed_one_is_told(one_run, tmp_path, capsys):
     (tmp_path / "a.json.gz").write_text("runs")
     assert (
-        main(["report", str(store), "--out", str(tmp_path / "a.html"), "--compare", str(tmp_path / "a.json.gz")]) == 2
+        main(["report", str(one_run), "--out", str(tmp_path / "a.html"), "--compare", str(tmp_path / "a.json.gz")]) == 2
     )
     assert "a.json.gz is not a file that `gradline results --pack` wrote" in capsys.readouterr().err

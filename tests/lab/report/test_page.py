@@ -4,13 +4,10 @@ import html.parser
 import itertools
 import re
 import stat
-import zipfile
 from dataclasses import replace
-from importlib.resources import files
 
 import pandas as pd
 import pytest
-from lab import small_store
 
 from gradline.lab import Store, report, run_study, summary
 from gradline.lab.cli import main
@@ -218,12 +215,12 @@ def test_a_study_of_ones_own_is_shown_and_nothing_of_it_is_markup(tmp_path):
     assert "figure 8 is left out: it needs runs of the study bcwd (gradline run bcwd)" in reader.text
 
 
-def test_illustrations_are_pictures_with_words(store, tmp_path, monkeypatch):
+def test_illustrations_are_pictures_with_words(one_run, tmp_path, monkeypatch):
     from gradline.lab.report import page
 
     results = {name: figure for name, figure in FIGURES.items() if figure.needs}
     monkeypatch.setattr(page, "FIGURES", {"figure_4": FIGURES["figure_4"], **results})
-    reader = Reader(report.write(store, tmp_path / "page.html").read_text(encoding="utf-8"))
+    reader = Reader(report.write(one_run, tmp_path / "page.html").read_text(encoding="utf-8"))
     pictures = [values for tag, values in reader.tags if tag == "img"]
     assert [picture["class"] for picture in pictures] == ["light", "dark"]
     assert len({picture["src"] for picture in pictures}) == 2
@@ -245,7 +242,7 @@ def test_a_file_in_place_of_a_folder_is_refused_before_the_work(store, tmp_path,
     assert "out must be a file" in capsys.readouterr().err
 
 
-def test_what_was_there_is_kept_when_writing_fails(store, tmp_path, monkeypatch, capsys):
+def test_what_was_there_is_kept_when_writing_fails(one_run, tmp_path, monkeypatch, capsys):
     from gradline.lab.tools import files as study_files
 
     kept = tmp_path / "page.html"
@@ -255,15 +252,15 @@ def test_what_was_there_is_kept_when_writing_fails(store, tmp_path, monkeypatch,
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(study_files.os, "fsync", full)
-    assert main(["report", str(store), "--out", str(kept), "--no-illustrations"]) == 2
+    assert main(["report", str(one_run), "--out", str(kept), "--no-illustrations"]) == 2
     assert "No space left" in capsys.readouterr().err
     assert kept.read_text() == "before"
     assert list(tmp_path.iterdir()) == [kept]
 
 
-def test_a_place_that_cannot_be_written_to_says_so(store, tmp_path, capsys):
+def test_a_place_that_cannot_be_written_to_says_so(one_run, tmp_path, capsys):
     (tmp_path / "file").write_text("")
-    assert main(["report", str(store), "--out", str(tmp_path / "file" / "page.html"), "--no-illustrations"]) == 2
+    assert main(["report", str(one_run), "--out", str(tmp_path / "file" / "page.html"), "--no-illustrations"]) == 2
     said = capsys.readouterr().err
     assert said.startswith("gradline: ")
     assert str(tmp_path / "file") in said
@@ -271,13 +268,3 @@ def test_a_place_that_cannot_be_written_to_says_so(store, tmp_path, capsys):
 
 def test_the_page_can_be_read_by_others(page_file):
     assert stat.S_IMODE(page_file.stat().st_mode) & stat.S_IROTH
-
-
-def test_the_page_is_whole_in_the_wheel(tmp_path):
-    builders = pytest.importorskip("hatchling.builders.wheel", reason="hatchling is not installed")
-    root = small_store.__file__.rpartition("tests")[0]
-    (wheel,) = builders.WheelBuilder(root).build(directory=str(tmp_path))
-    names = zipfile.ZipFile(wheel).namelist()
-    for name in ("page.html.jinja", "page.js", "page.css"):
-        assert f"gradline/lab/report/{name}" in names
-        assert files("gradline.lab.report").joinpath(name).is_file()

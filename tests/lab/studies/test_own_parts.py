@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 from gradline.lab import studies
-from gradline.lab.engines import engine
+from gradline.lab.engines import make
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import Loss, Network, data
@@ -40,7 +40,7 @@ def own(seed=0, model="own_parts:dropping"):
 
 
 def finished(runs, state=None, stop_after=None):
-    made = engine(runs, data.load("own_parts:clouds"), state=state)
+    made = make(runs, state, data.load("own_parts:clouds"))
     rounds = 0
     while made.active:
         made.advance()

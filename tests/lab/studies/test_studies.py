@@ -226,7 +226,9 @@ MISTAKES = {
     '[[method]]\nname = "m"\nsearch = "GoldI"': (
         r"line 3: method.search: there is no search 'GoldI'; did you mean 'GolsI'\?"
     ),
-    '[[method]]\nname = "m"\nsearch = "nowhere.at_all:Search"': "line 3: method.search: No module named 'nowhere'",
+    '[[method]]\nname = "m"\nsearch = "nowhere.at_all:Search"': (
+        "line 3: method.search: search must be 'package.module:Class' .*No module named 'nowhere'"
+    ),
     '[[method]]\nname = "m"\nsearch = "math:pi"': "line 3: method.search: search must be a dataclass with a method",
     '[[method]]\nname = "m"\nsearch = "GolsI"\noptions = { groth = 3 }': (
         r"line 4: method.options.groth: there is no option of GolsI 'groth'; did you mean 'growth'\?"

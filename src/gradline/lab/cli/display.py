@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -14,10 +13,8 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from gradline.lab.jobs.progress import Observer, Snapshot
 from gradline.lab.tools.formatting import clock, count
-
-if TYPE_CHECKING:
-    from gradline.lab.jobs.progress import Observer, Snapshot
 
 LINE_EVERY = 10.0
 """Seconds between two lines where there is no terminal."""
@@ -35,17 +32,11 @@ def observing(console: Console, *, quiet: bool) -> Iterator[Observer]:
         yield Lines(console)
 
 
-class Quiet:
+class Quiet(Observer):
     """Shows errors only."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
-
-    def update(self, snapshot: Snapshot) -> None:
-        """Nothing."""
-
-    def message(self, text: str) -> None:
-        """Nothing."""
 
     def error(self, text: str) -> None:
         """Show it."""

@@ -209,7 +209,7 @@ def _paces(problem: Script, batch_size: int) -> tuple[float, float]:
     return evaluation, time.perf_counter() - began
 
 
-class _Bar:
+class _Bar(Observer):
     """Shows progress as a bar, in a terminal or in a notebook."""
 
     def __init__(self, notice: Callable[[str], None]) -> None:

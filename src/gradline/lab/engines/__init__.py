@@ -3,7 +3,7 @@
 ```python
 from types import SimpleNamespace
 import numpy as np
-from gradline.lab.engines import engine
+from gradline.lab.engines import make
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import Network
 from gradline.lab.jobs.runs import Run
@@ -15,7 +15,7 @@ problem = Network(name="small", data="mine", hidden=(5,))
 runs = [
     Run(problem=problem, method=METHODS["gols-i"], batch_size=10, seed=seed, budget=100) for seed in range(3)
 ]
-running = engine(runs, data)
+running = make(runs, data=data)
 while running.active:
     running.advance()
 results = running.finished()
@@ -28,7 +28,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gradline.lab.jobs.engine import Engine
+from gradline.lab.jobs.result import Engine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
 from gradline.lab.problems import Network
@@ -37,26 +37,21 @@ from gradline.protocol import Moments, Slope, Value, observes, observes_at_probe
 if TYPE_CHECKING:
     from gradline.lab.problems.networks import Data
 
-__all__ = ["Engine", "engine", "group_key", "lockstep_accepts", "make"]
+__all__ = ["Engine", "group_key", "lockstep_accepts", "make"]
 
 
-def make(runs: Sequence[Run], state: dict[str, Any] | None = None) -> Engine:
-    """The engine for some runs, with the data of their problems."""
-    return engine(runs, state=state)
-
-
-def engine(runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> Engine:
-    """The engine for some runs with equal `group_key`s.
+def make(runs: Sequence[Run], state: dict[str, Any] | None = None, data: Data | None = None) -> Engine:
+    """Create the engine of runs with equal `group_key`s.
 
     Args:
-        runs: what to run. With a `state`: at least those that had not finished.
+        runs: the runs. With a `state`: at least those that had not finished.
+        state: what `state_dict()` returned, to continue from there bit for bit.
         data: the data set of their problem; `None`: it is loaded.
-        state: what `state_dict()` gave, to go on from there bit for bit.
     """
     if not runs:
         raise ValueError("runs must have at least one run (there is nothing to do), got none")
     if len({run.key for run in runs}) < len(runs):
-        raise ValueError("runs must differ (results and states are told apart by their keys), but some are equal")
+        raise ValueError("runs must differ (results and states are named by their keys), but some are equal")
     # Imported here: to name engines, as planners do, needs no torch.
     if not all(lockstep_accepts(run) for run in runs):
         from gradline.lab.engines.ordinary import Ordinary
@@ -73,10 +68,10 @@ def engine(runs: Sequence[Run], data: Data | None = None, *, state: dict[str, An
 
 
 def lockstep_accepts(run: Run) -> bool:
-    """Whether the lock-step engine can make a run: it looks at problem, search, direction and average.
+    """Return whether the lock-step engine can make a run, by its problem, search, direction and average.
 
-    It knows fully connected networks, steepest descent, and searches that look at slopes, values, or at moments where
-    they begin. What it declines, the ordinary engine runs.
+    It makes runs of fully connected networks, steepest descent, and searches that observe slopes, values, or moments at
+    their origins. The ordinary engine makes all others.
     """
     problem, method = run.problem, run.method
     return (
@@ -92,17 +87,8 @@ def lockstep_accepts(run: Run) -> bool:
 
 
 def group_key(run: Run) -> Hashable:
-    """Runs with equal keys may share an engine: in lock-step one network, loss and precision, on one data set."""
-    problem = run.problem
+    """Return a key; runs with equal keys may share an engine: one network, loss and precision, on one data set."""
     if not lockstep_accepts(run):
         return run.key
-    assert isinstance(problem, Network)
-    return (
-        problem.data,
-        problem.z_score,
-        problem.hidden,
-        problem.activation.value,
-        problem.loss.value,
-        problem.dtype,
-        problem.error_samples,
-    )
+    names = ("data", "z_score", "hidden", "activation", "loss", "dtype", "error_samples")
+    return tuple(getattr(run.problem, name) for name in names)

@@ -21,9 +21,8 @@ from gradline.lab.engines.sampling import (
     reuses,
     stuck,
 )
-from gradline.lab.jobs.result import Measurements, Result, Status
+from gradline.lab.jobs.result import Measurements, Result, Status, Table
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.jobs.tables import Table
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching, Stepper
@@ -37,7 +36,7 @@ from gradline.torch.private import foreach_add_, foreach_copy_
 NAME = "ordinary"
 VERSION = 2
 IDLE = 100
-"""So many steps in a row without a single evaluation are an error: the budget would never be spent."""
+"""Steps in a row without an evaluation that are an error: the budget would never be spent."""
 
 
 class Ordinary:
@@ -46,7 +45,7 @@ class Ordinary:
     Args:
         runs: the runs.
         data: what they are trained on, if their problems are networks; `None`: their problems load it.
-        state: what `state_dict` gave: go on from there, with the same runs.
+        state: what `state_dict` returned: continue from there, with the same runs.
     """
 
     def __init__(self, runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> None:
@@ -57,7 +56,7 @@ class Ordinary:
         self._evaluations = 0.0
         for run in runs:
             if not run.benchmark:
-                check_variances(run, data)
+                check_variances(run, None if data is None else len(data.train_inputs))
         if state is not None:
             self._restore({run.key: run for run in runs}, state)
 
@@ -68,11 +67,11 @@ class Ordinary:
 
     @property
     def evaluations(self) -> float:
-        """Evaluations made so far, as they count for budgets."""
+        """Evaluations so far, as they count for budgets."""
         return self._evaluations + (0.0 if self._training is None else self._training.evaluations)
 
     def advance(self) -> None:
-        """One step of the run whose turn it is."""
+        """Make one step of the current run."""
         if self._training is None:
             self._training = _Training(self._waiting.pop(0), self._data)
             self._training.start()
@@ -84,18 +83,18 @@ class Ordinary:
             self._training = None
 
     def finished(self) -> list[Result]:
-        """The results of runs that have finished since the last call."""
+        """Return the results of runs that finished since the last call."""
         done, self._done = self._done, []
         return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        """What has been measured of the run under way."""
+        """Return what has been measured of the current run."""
         return {} if self._training is None else {self._training.run.key: self._training.table.measurements()}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything to go on from, as tensors and plain values.
+        """Return the exact state as tensors and plain values.
 
-        A run whose method cannot be taken up (most peers cannot) begins anew.
+        A run whose method cannot be resumed (most peers) begins anew.
         """
         training = None if self._training is None else self._training.state_dict()
         again = [] if self._training is None or training is not None else [self._training.run]
@@ -144,33 +143,33 @@ class _Ended(NamedTuple):
 
 
 class _Training:
-    """One run under way."""
+    """One run in progress."""
 
     def __init__(self, run: Run, data: Data | None) -> None:
         self.run = run
         self.table = Table(run.record_every)
         self.over = False
         self._status, self._reason = Status.DONE, ""
-        self._watch = _Watch()
+        self._time = _Stopwatch()
         self._idle = 0
         self._random = torch.Generator().manual_seed(run.seed).get_state()  # for dropout and the like
         if run.benchmark:
             _warm_up(run.method)
         with self._apart(keep=False):
-            self._objective = Objective(*_parts(run, data), **_options(run))
+            self._objective = _objective(run, data)
         try:
-            check_variances(run, data)
-            with self._apart(), self._watch:
+            check_variances(run, self._objective.task.samples)
+            with self._apart(), self._time:
                 self._stepper = run.method.build(self._objective)
         except Exception as error:
             self._fail(error)
         else:
             if run.angle and isinstance(self._stepper, Searching):
-                self._stepper.watch_direction = True
+                self._stepper.keep_direction = True
 
     @property
     def evaluations(self) -> float:
-        """Evaluations made so far, as they count for the budget."""
+        """Evaluations so far, as they count for the budget."""
         stepper: Stepper | None = getattr(self, "_stepper", None)
         own = None if stepper is None or _foreign(self.run) else stepper.evaluations
         return self._objective.counter.evaluations if own is None else own
@@ -181,13 +180,13 @@ class _Training:
             self._measure()
 
     def iterate(self) -> None:
-        """One step."""
+        """Make one step."""
         if self.over:
             return
         before = self.evaluations
         self._objective.begin()
         try:
-            with self._apart(), self._watch:
+            with self._apart(), self._time:
                 self._stepper.step()
             self._idle = 0 if self.evaluations > before else self._idle + 1
             if self._idle >= IDLE:
@@ -208,11 +207,11 @@ class _Training:
             self._measure(self._angle() if self.run.angle and searched else math.nan)
 
     def ended(self) -> _Ended:
-        """What came of the run."""
-        return _Ended(self.run, self.table, self._watch.seconds, self._status, self._reason)
+        """Return the run, its table, and how it ended."""
+        return _Ended(self.run, self.table, self._time.seconds, self._status, self._reason)
 
     def _fail(self, error: Exception) -> None:
-        """An error of the method is the result of a run of a comparison; else it is the study's."""
+        """Record an error of the method as the result of a run of a comparison; raise it in other runs."""
         if not self.run.benchmark:
             raise error
         lines = str(error).strip().splitlines()
@@ -230,20 +229,20 @@ class _Training:
                 loss, error = self._objective.task.test(model)
                 measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
-        self.table.fill(self.table.reserve(angle, self._watch.seconds, self._watch.cpu_seconds), measured)
+        self.table.fill(self.table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
         if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
             self._status, self.over = Status.DIVERGED, True
 
     @contextlib.contextmanager
     def _apart(self, *, keep: bool = True) -> Iterator[None]:
-        """The run's own random numbers, which go on from here unless they are not to be kept."""
+        """Context manager with the run's own random state; `keep`: the next context continues from its end."""
         with isolated(self._random) if _foreign(self.run) else _own_numbers(self._random):
             yield
             if keep:
                 self._random = torch.get_rng_state()
 
     def _angle(self) -> float:
-        """The angle between the direction of the search just ended and that of all samples, where it began."""
+        """Return the angle between the direction of the last search and that of all samples, at its origin."""
         if not isinstance(self._stepper, Searching):
             return math.nan
         gradient = torch.cat([part.reshape(-1) for part in self._full_gradient(self._stepper.origin)])
@@ -251,7 +250,7 @@ class _Training:
         return angle_between(direction.double(), -gradient.double())
 
     def _full_gradient(self, point: Sequence[Tensor]) -> list[Tensor]:
-        """The gradient of all samples at a point; parameters and gradients are put back."""
+        """Return the gradient of all samples at a point; parameters and gradients stay as they are."""
         found = self._objective.task
         parameters: list[Tensor] = [*self._objective.parameters]
         here = [parameter.detach().clone() for parameter in parameters]
@@ -269,7 +268,7 @@ class _Training:
         return total
 
     def state_dict(self) -> dict[str, Any] | None:
-        """The run as tensors and plain values; `None`: it has to begin anew."""
+        """Return the run as tensors and plain values; `None`: it has to begin anew."""
         stepper = self._stepper.state_dict()
         if stepper is None:
             return None
@@ -283,32 +282,32 @@ class _Training:
                 "drawn": self._objective.drawn,
                 "random": self._random,
                 "table": self.table.state_dict(),
-                "seconds": [self._watch.seconds, self._watch.cpu_seconds],
+                "seconds": [self._time.seconds, self._time.cpu_seconds],
             }
         )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` returned."""
         objective = self._objective
         objective.model.load_state_dict(state["model"])
         self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))
         objective.counter.forwards, objective.counter.backwards = state["counted"]
         objective.steps, objective.drawn, self._random = state["steps"], state["drawn"], state["random"]
-        self._watch.seconds, self._watch.cpu_seconds = state["seconds"]
+        self._time.seconds, self._time.cpu_seconds = state["seconds"]
         self.table = Table.restored(state["table"])
 
 
 @contextlib.contextmanager
 def _own_numbers(state: Tensor) -> Iterator[None]:
-    """What `isolated` does, for searches of ours: they touch no other generator, and print nothing. It costs less."""
+    """Do what `isolated` does, for searches of gradline, which use no other generator and print nothing: cheaper."""
     with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
         warnings.filterwarnings("ignore", "gradline: ", RuntimeWarning)  # the table has the reason
         torch.set_rng_state(state)
         yield
 
 
-class _Watch:
-    """Adds up the time that is spent in its contexts, on the clock and of this thread's processor."""
+class _Stopwatch:
+    """Adds up the time spent in its contexts: seconds by the clock, and of this thread's processor."""
 
     def __init__(self) -> None:
         self.seconds = self.cpu_seconds = 0.0
@@ -322,27 +321,26 @@ class _Watch:
         self.cpu_seconds += time.thread_time() - self._begin[1]
 
 
-def _parts(run: Run, data: Data | None) -> tuple[Task, Batches, Batches | None]:
-    """The task of a run, and the batches of its probes and directions."""
+def _objective(run: Run, data: Data | None) -> Objective:
+    """Return what a run trains: its task, and the batches of its probes and directions."""
     if data is not None and isinstance(run.problem, Network):
         made = task(run.problem, data, seed=run.seed)
     else:
         made = run.problem.build(run.seed)
-    return made, probe_batches(run, made.samples), direction_batches(run, made.samples)
-
-
-def _options(run: Run) -> dict[str, Any]:
-    return {
-        "static": run.sampling is Sampling.STATIC,
-        "reuse_gradient": reuses(run),
-        "diagonal": run.diagonal,
-        "counted": _foreign(run),
-        "budget": run.budget,
-    }
+    return Objective(
+        made,
+        probe_batches(run, made.samples),
+        direction_batches(run, made.samples),
+        static=run.sampling is Sampling.STATIC,
+        reuse_gradient=reuses(run),
+        diagonal=run.diagonal,
+        counted=_foreign(run),
+        budget=run.budget,
+    )
 
 
 def _foreign(run: Run) -> bool:
-    """Whether code of others is at work, or counted as if it were: it is kept apart, and its passes are counted."""
+    """Return whether a run is isolated and its passes are counted: with code of other packages, or in a comparison."""
     return run.benchmark or not isinstance(run.method, SearchMethod)
 
 
@@ -351,11 +349,11 @@ def _finite(model: nn.Module) -> bool:
 
 
 _WARM: set[str] = set()
-"""The methods that have been at work in this process."""
+"""Names of the methods that have been warmed up in this process."""
 
 
 def _warm_up(method: Method) -> None:
-    """Let a method pay for what is paid once in a process, its imports above all, before times are taken."""
+    """Make a few steps with a method before its time is taken: imports are paid once in a process."""
     if method.name in _WARM:
         return
     _WARM.add(method.name)

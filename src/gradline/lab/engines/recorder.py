@@ -1,4 +1,4 @@
-"""Watching a run's searches probe by probe, whatever engine drives them."""
+"""Record the searches of a run probe by probe, in any engine."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from gradline.protocol import (
 
 
 @dataclass(frozen=True)
-class Watched:
-    """A search that does what another one does and keeps a record of each conversation."""
+class Recorded:
+    """A search that delegates to another one and keeps a record of each search."""
 
     inner: Search[Any, Any]
 
@@ -35,38 +35,38 @@ class Watched:
 
     @property
     def records(self) -> list[Record[Any, Any]]:
-        """Of the searches that have ended."""
+        """Records of the searches that have ended."""
         records: list[Record[Any, Any]] = self.__dict__["_records"]
         return records
 
     @property
     def observes(self) -> type[Slope]:
-        """What the search needs to see."""
+        """What the search observes."""
         return observes(self.inner)
 
     @property
     def observes_at_probes(self) -> type[Slope]:
-        """What it needs to see of its probes."""
+        """What it observes at its probes."""
         return observes_at_probes(self.inner)
 
     def candidates(self, transcript: Transcript[Any]) -> Collection[int]:
-        """Which probes it may still accept."""
+        """Return the probes that it may still accept."""
         return candidates(self.inner, transcript)
 
     def start(self) -> Any:
-        """Its memory for the first search."""
+        """Return its memory for the first search."""
         return self.inner.start()
 
     def search(self, origin: Origin[Any], memory: Any) -> Generator[float, Any, Outcome[Any]]:
-        """One search."""
+        """Search, and record it."""
         conversation = self.inner.search(origin, memory)
         transcript: Transcript[Any] = []
         try:
             step = next(conversation)
             while True:
-                seen = yield step
-                transcript.append((step, seen))
-                step = conversation.send(seen)
+                observed = yield step
+                transcript.append((step, observed))
+                step = conversation.send(observed)
         except StopIteration as end:
             self.records.append(Record(self.inner, origin, memory, end.value, transcript))
             outcome: Outcome[Any] = end.value
@@ -74,7 +74,7 @@ class Watched:
 
 
 def watch(run: Run) -> Iterator[Record[Any, Any]]:
-    """The searches of a run, one after another: the same that the run makes in a study.
+    """Yield the searches of a run, one after another: the same that the run makes in a study.
 
     ```python
     from gradline.lab.methods import METHODS
@@ -90,13 +90,13 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
     from gradline.lab.engines import make
 
     if not isinstance(run.method, SearchMethod):
-        raise TypeError(f"method must be a search (its probes are watched), got {run.method.described}")
-    watched = Watched(run.method.search)
+        raise TypeError(f"method must be a search (its probes are recorded), got {run.method.described}")
+    recorded = Recorded(run.method.search)
     with threads():
-        engine = make([dataclasses.replace(run, method=dataclasses.replace(run.method, search=watched))])
+        engine = make([dataclasses.replace(run, method=dataclasses.replace(run.method, search=recorded))])
     while engine.active:
         with threads():  # not around the yield: what the caller computes there is the caller's
             engine.advance()
             engine.finished()
-        while watched.records:
-            yield watched.records.pop(0)
+        while recorded.records:
+            yield recorded.records.pop(0)

@@ -1,8 +1,8 @@
-"""Which batches a run draws: for its probes, and for its directions where these have batches of their own."""
+"""The batches of a run: of its probes, and of its directions where these have batches of their own."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradline.lab.engines import lockstep_accepts
 from gradline.lab.jobs.runs import Run, Sampling
@@ -11,32 +11,28 @@ from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.protocol import Moments, Record, observes
 from gradline.searches.arguments import require
 
-if TYPE_CHECKING:
-    from gradline.lab.problems.networks import Data
-
 
 def reuses(run: Run) -> bool:
-    """Whether the accepted probe's gradient begins the next search."""
+    """Return whether the accepted probe's gradient begins the next search."""
     return run.sampling is not Sampling.STATIC and run.direction_batch_size is None
 
 
 def probe_batches(run: Run, samples: int) -> Batches:
-    """The batches of a run's probes."""
-    size, repetition = (samples, False) if run.sampling is Sampling.FULL else (run.batch_size, run.repetition)
-    return Batches(seed=run.seed, purpose=Purpose.PROBES, samples=samples, size=size, repetition=repetition)
+    """Return the batches of a run's probes."""
+    if run.sampling is Sampling.FULL:
+        return _batches(run, samples, Purpose.PROBES, samples, repetition=False)
+    return _batches(run, samples, Purpose.PROBES, run.batch_size, repetition=run.repetition)
 
 
 def direction_batches(run: Run, samples: int) -> Batches | None:
-    """The batches that give a run's directions, where they are others."""
+    """Return the batches that give a run's directions; `None`: those of its probes."""
     if run.direction_batch_size is None:
         return None
-    return Batches(
-        seed=run.seed,
-        purpose=Purpose.DIRECTIONS,
-        samples=samples,
-        size=run.direction_batch_size,
-        repetition=run.repetition,
-    )
+    return _batches(run, samples, Purpose.DIRECTIONS, run.direction_batch_size, repetition=run.repetition)
+
+
+def _batches(run: Run, samples: int, purpose: Purpose, size: int, *, repetition: bool) -> Batches:
+    return Batches(seed=run.seed, purpose=purpose, samples=samples, size=size, repetition=repetition)
 
 
 def ends_in_stall(run: Run, samples: int) -> bool:
@@ -58,20 +54,15 @@ def stuck(record: Record[Any, Any]) -> bool:
     return record.outcome.step == 0.0 and bool(record.outcome.memory == record.memory)
 
 
-def check_variances(run: Run, data: Data | int | None) -> None:
-    """Refuse a run whose search needs variances and whose batches have none.
+def check_variances(run: Run, samples: int | None) -> None:
+    """Raise a `ValueError` for a run whose search needs variances and whose batches have none.
 
     Args:
         run: the run.
-        data: what it is trained on, or how many samples that are; `None`: its problem says it.
+        samples: the number of training samples; `None`: its problem has it.
     """
     if isinstance(run.method, SearchMethod) and observes(run.method.search) is Moments:
-        samples = run.problem.samples if data is None else data if isinstance(data, int) else len(data.train_inputs)
-        batches = direction_batches(run, samples) or probe_batches(run, samples)
-        require(
-            batches.size > 1,
-            "batch_size",
-            f"at least 2 with {run.method.name}",
-            "a variance is estimated from how samples differ",
-            batches.size,
-        )
+        samples = run.problem.samples if samples is None else samples
+        size = (direction_batches(run, samples) or probe_batches(run, samples)).size
+        rule, reason = f"at least 2 with {run.method.name}", "a variance is estimated from how samples differ"
+        require(size > 1, "batch_size", rule, reason, size)

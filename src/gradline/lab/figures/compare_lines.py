@@ -19,8 +19,7 @@ from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.figures.traces import POINTS, held
-from gradline.lab.findings.measures import Table
-from gradline.lab.findings.profiles import Profile, profile
+from gradline.lab.findings.measures import Profile, Table, profile
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:

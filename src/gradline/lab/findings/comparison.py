@@ -1,4 +1,4 @@
-"""All that is told of a comparison, on the command line, in the documentation and in reports: one place to ask.
+"""A comparison of methods: all that the command line, the documentation and reports show of it.
 
 Methods are scored by the loss they end with, over the lowest that any method ended with there: the mean over settings
 of the logarithm of this ratio. One that fails counts as `LIMIT`, and so does one that is farther behind.
@@ -16,8 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings import measures
-from gradline.lab.findings.measures import Grid, Row, Table, spread
-from gradline.lab.findings.profiles import leading, profile
+from gradline.lab.findings.measures import Grid, Row, Table, leading, profile, spread
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import GROUPS, METHODS, Peer
@@ -35,6 +34,9 @@ FLOOR = 1e-12
 """A lower loss counts as this one: both fit the data to numerical accuracy."""
 DRAWN = 10
 """Lines in a figure, at most: gradline's, the tuned ones, and the best of the others."""
+
+
+_COSTS = ("step_cost", "evaluation_cost")
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ class Comparison:
         return measures.rows(self.table, self.targets, units)
 
     def names(self, *, size: str | None = None, held_out: bool | None = None) -> tuple[str, ...]:
-        """Settings by name.
+        """Return the names of settings.
 
         Args:
             size: one of `SIZES`; `None`: all.
@@ -123,11 +125,11 @@ class Comparison:
         )
 
     def part(self, settings: Iterable[str]) -> Table:
-        """The table of some settings."""
+        """Return the table of some settings."""
         return {name: self.table[name] for name in settings}
 
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:
-        """The methods over settings on which all of them were run, the best score first.
+        """Return the scores of methods over settings on which all of them were run, the best first.
 
         Args:
             settings: which of them; `None`: all.
@@ -150,7 +152,7 @@ class Comparison:
         return [name for name in dict.fromkeys(row.method for row in self.rows) if name not in grids]
 
     def beaten(self, method: str, by: Iterable[str]) -> dict[str, list[str]]:
-        """Where a method is beaten beyond what seeds do: every seed of the other ends lower than every one of its own.
+        """Return by setting the methods whose seeds all end lower than every seed of a method.
 
         Args:
             method: which.
@@ -166,27 +168,19 @@ class Comparison:
         return found
 
     def shared(self, settings: Sequence[str] | None = None) -> tuple[str, ...]:
-        """The settings on which all methods were run, which are those that scores are of."""
+        """Return the settings on which all methods were run: those of scores."""
         return profile(self.part(self.table if settings is None else settings), self.targets).settings
 
-    def drawn(self, own: Sequence[str], count: int = DRAWN) -> list[str]:
-        """The methods that a figure of lines shows: gradline's, the tuned ones, and then the best of the others.
-
-        Args:
-            own: gradline's.
-            count: how many, if there are so many.
-        """
-        return leading(profile(self.table, self.targets), (*own, *TUNED), count)
+    def drawn(self, own: Sequence[str]) -> list[str]:
+        """Return the methods that a figure of lines shows: gradline's, the tuned ones, the best of the others."""
+        return leading(profile(self.table, self.targets), (*own, *TUNED), DRAWN)
 
     @cached_property
     def costs(self) -> dict[str, Cost]:
         """Of each method the cost of a step and of an evaluation over those of SGD."""
-        found: dict[str, list[Row]] = {}
-        for row in self.rows:
-            found.setdefault(row.method, []).append(row)
         return {
-            name: Cost(_median(row.step_cost for row in rows), _median(row.evaluation_cost for row in rows))
-            for name, rows in found.items()
+            name: Cost(*(_median(getattr(row, cost) for row in self.rows if row.method == name) for cost in _COSTS))
+            for name in dict.fromkeys(row.method for row in self.rows)
         }
 
     @cached_property
@@ -206,7 +200,7 @@ class Comparison:
 
 
 def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
-    """The runs that belong to a study: those of its settings, with its budget, or else with the largest there is.
+    """Return the comparison of a study's runs: those with its budget, or else the largest there is.
 
     Args:
         records: from a store or a packed file, these and perhaps others.
@@ -229,7 +223,7 @@ def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
 
 
 def grids() -> dict[str, Grid]:
-    """The methods that are points of a grid of learning rates."""
+    """Return the methods that are points of a grid of learning rates."""
     return {
         name: Grid(method.family, method.rate)
         for name, method in METHODS.items()
@@ -238,12 +232,12 @@ def grids() -> dict[str, Grid]:
 
 
 def own() -> tuple[str, ...]:
-    """The methods that stand for gradline."""
+    """Return the names of the methods that stand for gradline."""
     return GROUPS["gradline"]
 
 
 def _sizes(settings: Sequence[Setting]) -> dict[str, str]:
-    """Whether the batches of a setting are small, medium or large for its problem."""
+    """Return for each setting whether its batches are small, medium or large for its problem."""
     found = {}
     for setting in settings:
         of_problem = sorted({other.batch_size for other in settings if other.problem == setting.problem})
@@ -252,7 +246,7 @@ def _sizes(settings: Sequence[Setting]) -> dict[str, str]:
 
 
 def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:
-    """Methods × settings: log10 of the final training loss of the median seed over the lowest of all methods.
+    """Return methods × settings: log10 of the median seed's final training loss over the lowest of all methods.
 
     Infinite where the median seed failed, NaN where there are no runs, and nothing is negative.
 

@@ -16,9 +16,8 @@ from numpy.typing import NDArray
 
 from gradline.lab.findings.query import configuration, summary_row
 from gradline.lab.findings.traces import MEASURED, POINTS, Probes, Trace, grid_of, thin, trace_of
-from gradline.lab.jobs.result import Result, Status
+from gradline.lab.jobs.result import Header, Result, Status
 from gradline.lab.jobs.runs import Run
-from gradline.lab.jobs.store import Header
 from gradline.lab.tools.packing import pack_numbers, unpack_numbers
 
 LOGARITHMS = frozenset({"train_loss", "test_loss", "step"})
@@ -43,9 +42,7 @@ def digest(result: Result, *, points: int = POINTS) -> Digest:
         result: the run and its table.
         points: see `gradline.lab.findings.traces.thin`.
     """
-    names = ("run", "seconds", "engine", "versions", "status", "reason")
-    header = Header(**{name: getattr(result, name) for name in names})
-    return Digest(header, summary_row(result), thin(configuration(result.run), result.columns, points=points))
+    return Digest(result.header, summary_row(result), thin(configuration(result.run), result.columns, points=points))
 
 
 def digests_to_values(digests: Sequence[Digest]) -> dict[str, Any]:

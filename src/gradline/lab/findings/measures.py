@@ -1,23 +1,30 @@
-"""What is read from records: losses, evaluations to a target, worst cases, costs; and grids of learning rates.
+"""Measures of runs: losses, evaluations to a target, worst cases, costs, grids of learning rates, profiles.
 
 Nothing is interpolated: a value at so many evaluations is the last one measured by then. A run that failed or diverged
 has an infinite loss at its end, and reached its target only if it did so before.
+
+Performance profiles (Dolan and Moré, 2002) show how often a method is within a factor of the best one. The cost of a
+method on a setting is the number of evaluations it needs to reach the setting's target; its ratio is this cost over the
+lowest of all methods. The profile of a method at τ is the share of settings whose ratio is at most τ: at 1 how often it
+is the best, and far out how often it reaches the target at all.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.jobs.result import Status
 
+Array = NDArray[np.float64]
 Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
-"""Trajectorys by setting and method, one for each seed."""
+"""Trajectories by setting and method, one for each seed."""
 
 
 class Spread(NamedTuple):
@@ -56,7 +63,7 @@ class Row:
 
 
 def tabulate(records: Iterable[Trajectory]) -> Table:
-    """Trajectorys by setting and method; within them in order of their seeds. Each seed counts once."""
+    """Return trajectories by setting and method; within them in order of their seeds."""
     table: Table = {}
     for record in sorted(records, key=lambda record: (record.seed, record.budget)):
         table.setdefault(record.setting, {}).setdefault(record.method, []).append(record)
@@ -64,19 +71,19 @@ def tabulate(records: Iterable[Trajectory]) -> Table:
 
 
 def evaluations_to(record: Trajectory, target: float) -> float:
-    """Evaluations at the first measured training loss at or below a target; infinite if there is none."""
+    """Return the evaluations at the first measured training loss at or below a target; infinite if there is none."""
     return next((point.evaluations for point in record.counted if point.train_loss <= target), math.inf)
 
 
 def seconds_to(record: Trajectory, target: float) -> float:
-    """Seconds of training at the first measured training loss at or below a target; infinite if there is none."""
+    """Return the seconds of training at the first measured loss at or below a target; infinite if there is none."""
     return next((point.seconds for point in record.counted if point.train_loss <= target), math.inf)
 
 
 def spread(values: Iterable[float]) -> Spread:
-    """The median, the lowest and the highest; of an even number the upper of both middles, so that it is one of them.
+    """Return the median, the lowest and the highest value; of an even number the upper of both middles.
 
-    A mean of a finite and an infinite value would tell nothing.
+    The mean of a finite and an infinite value would be infinite.
     """
     ordered = sorted(values)
     if not ordered:
@@ -85,7 +92,7 @@ def spread(values: Iterable[float]) -> Spread:
 
 
 def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
-    """The table with two methods in the place of each grid: the best learning rate of each setting, and the median.
+    """Return the table with two methods in the place of each grid: its best learning rate in a setting, and the median.
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
     costs to find is not counted, so it is what a perfect tuner would have got.
@@ -113,7 +120,7 @@ def _final(records: Sequence[Trajectory]) -> float:
 
 
 def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list[Row]:
-    """A row for each method on each setting, the lowest median training loss first.
+    """Return a row for each method on each setting, the lowest median training loss first.
 
     Args:
         table: the records.
@@ -123,16 +130,13 @@ def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list
     units = set(sgd)
     made = []
     for setting, methods in table.items():
-        step = _pace(
-            [r for name in units & set(methods) for r in methods[name]], lambda record: record.points[-1].steps
-        )
-        pass_ = _pace([r for name in units & set(methods) for r in methods[name]], _evaluations)
-        lines = [_row(setting, name, records, targets[setting], step, pass_) for name, records in methods.items()]
+        of_sgd = [record for name in units & set(methods) for record in methods[name]]
+        lines = [_row(setting, name, records, targets[setting], of_sgd) for name, records in methods.items()]
         made += sorted(lines, key=lambda row: (row.train_loss.median, row.method))
     return made
 
 
-def _row(setting: str, method: str, records: Sequence[Trajectory], target: float, step: float, pass_: float) -> Row:
+def _row(setting: str, method: str, records: Sequence[Trajectory], target: float, of_sgd: Sequence[Trajectory]) -> Row:
     return Row(
         setting=setting,
         method=method,
@@ -141,21 +145,84 @@ def _row(setting: str, method: str, records: Sequence[Trajectory], target: float
         test_error=spread(record.test_error for record in records),
         to_target=spread(evaluations_to(record, target) for record in records),
         seconds_to_target=spread(seconds_to(record, target) for record in records),
-        step_cost=_pace(records, _steps) / step,
-        evaluation_cost=_pace(records, _evaluations) / pass_,
+        step_cost=_pace(records, "steps") / _pace(of_sgd, "steps"),
+        evaluation_cost=_pace(records, "evaluations") / _pace(of_sgd, "evaluations"),
         failures=tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE),
     )
 
 
-def _steps(record: Trajectory) -> float:
-    return record.points[-1].steps
-
-
-def _evaluations(record: Trajectory) -> float:
-    return record.points[-1].evaluations
-
-
-def _pace(records: Iterable[Trajectory], count: Callable[[Trajectory], float]) -> float:
-    """Processor seconds for one of what is counted, the median over records; NaN if there is none."""
-    paces = [record.points[-1].cpu_seconds / count(record) for record in records if record.points and count(record) > 0]
+def _pace(records: Iterable[Trajectory], counted: str) -> float:
+    """Return processor seconds for one step or evaluation, the median over records; NaN if there is none."""
+    last = [record.points[-1] for record in records if record.points]
+    paces = [point.cpu_seconds / getattr(point, counted) for point in last if getattr(point, counted) > 0]
     return float(np.median(paces)) if paces else math.nan
+
+
+@dataclass(frozen=True, eq=False)
+class Profile:
+    """The profiles of several methods over the same settings."""
+
+    methods: tuple[str, ...]
+    settings: tuple[str, ...]
+    costs: Array
+    """Methods × settings; infinite where the target was not reached."""
+
+    @property
+    def ratios(self) -> Array:
+        """Costs over the lowest cost of the setting; infinite where nobody reached the target."""
+        best = self.costs.min(axis=0, initial=math.inf)
+        reached = np.isfinite(best)
+        ratios = np.full(self.costs.shape, math.inf)
+        # A target that is reached before the first step costs nothing: then all who did so are the best.
+        with np.errstate(invalid="ignore", divide="ignore"):
+            divided = np.where(self.costs[:, reached] == best[reached], 1.0, self.costs[:, reached] / best[reached])
+        ratios[:, reached] = divided
+        return ratios
+
+    def share(self, factor: float) -> dict[str, float]:
+        """Return for each method the share of settings where it is within a factor of the best."""
+        within = (self.ratios <= factor).mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
+        return dict(zip(self.methods, map(float, within), strict=True))
+
+    def solved(self) -> dict[str, float]:
+        """Return for each method the share of settings whose target it reached."""
+        found = np.isfinite(self.costs).mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
+        return dict(zip(self.methods, map(float, found), strict=True))
+
+    def steps(self, method: str) -> tuple[Array, Array]:
+        """Return the corners of a method's profile: ratios, and the share from each of them on."""
+        ratios = np.sort(self.ratios[self.methods.index(method)])
+        finite = ratios[np.isfinite(ratios)]
+        return finite, np.arange(1, len(finite) + 1) / max(len(self.settings), 1)
+
+
+def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
+    """Return the methods that a figure shows: some always, then those most often near the best.
+
+    Args:
+        found: the profiles of all.
+        always: those that are shown whatever they do; names that are not in the profiles are passed over.
+        count: how many are shown, if there are so many.
+    """
+    chosen = [name for name in always if name in found.methods]
+    near, far = found.share(2.0), found.share(10.0)
+    rest = sorted(set(found.methods) - set(chosen), key=lambda name: (-near[name] - far[name], name))
+    return chosen + rest[: max(count - len(chosen), 0)]
+
+
+def profile(table: Table, targets: Mapping[str, float], *, worst: bool = False) -> Profile:
+    """Return the profiles of all methods, over the settings on which all of them were run.
+
+    Args:
+        table: the records.
+        targets: the training loss to be reached, of each setting.
+        worst: take a method's worst seed on each setting, not its median one.
+    """
+    methods = list(dict.fromkeys(name for of_setting in table.values() for name in of_setting))
+    settings = [setting for setting, known in table.items() if all(name in known for name in methods)]
+    costs = np.full((len(methods), len(settings)), math.inf)
+    for line, name in enumerate(methods):
+        for place, setting in enumerate(settings):
+            found = spread(evaluations_to(record, targets[setting]) for record in table[setting][name])
+            costs[line, place] = found.worst if worst else found.median
+    return Profile(tuple(methods), tuple(settings), costs)

@@ -24,7 +24,7 @@ STEPS = 12
 
 
 def peak_copies(method: Method) -> float:
-    """The most memory that a method has at once beyond the parameters, over that of the parameters.
+    """Return the peak memory of a method beyond the parameters, in units of their memory.
 
     The gradient is one copy, so that plain SGD has 1. LBFGS has its whole history of 100 steps by the end, which is 200
     copies. Measured on a linear layer.
@@ -45,7 +45,7 @@ def peak_copies(method: Method) -> float:
 
 @threads()
 def copies(methods: Iterable[str]) -> dict[str, float | str]:
-    """The peak memory of methods by name, of a grid once; what failed is told in words.
+    """Return the peak memory of methods by name, of a grid once; the text of the error where it failed.
 
     Args:
         methods: their names. Those whose packages are not installed are left out.
@@ -65,7 +65,7 @@ def copies(methods: Iterable[str]) -> dict[str, float | str]:
 class Allocated(DispatchMode):  # type: ignore[no-untyped-call]
     """Adds up the storages that operations make while it is on, until they are freed.
 
-    What an operation needs inside of itself is not seen.
+    Memory that an operation allocates and frees inside itself is not counted.
     """
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ import numpy as np
 from gradline.lab.findings.digests import Digest, digests_from_values, digests_to_values
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
-from gradline.lab.tools.files import Limited, atomic_write
+from gradline.lab.tools.files import atomic_write
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 3
@@ -39,6 +39,7 @@ POINTS = 20
 """Of a curve, at most."""
 DIGITS = 5
 """Significant digits of all points but those that measures are read from."""
+TIMES = ("seconds", "cpu_seconds")
 TIME_DIGITS = 4
 """Likewise of times: no machine takes twice the same time to four digits."""
 MOST_BYTES = 2**28
@@ -138,16 +139,19 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
     content = Path(path).read_bytes()
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(content)) as zipped:
-            values = json.loads(Limited(zipped, MOST_BYTES, "it").read())
+            text = zipped.read(MOST_BYTES + 1)
+        if len(text) > MOST_BYTES:
+            raise ValueError(f"it must have at most {MOST_BYTES:,} bytes when it is unpacked, got more")
+        values = json.loads(text)
         if not isinstance(values, dict) or values.get("what") != KIND:
             raise ValueError("it does not say that it holds runs")
         if values["format"] not in (2, FORMAT):
             raise ValueError(f"its format is {values['format']}, this version reads {FORMAT}")
         return _from(values)
     except Exception as error:  # what is not ours can raise nearly anything
-        text = str(error) or type(error).__name__
+        reason = str(error) or type(error).__name__
         raise Damaged(
-            f"{path} is not a file that `gradline results --pack` wrote, or it is damaged ({text}): "
+            f"{path} is not a file that `gradline results --pack` wrote, or it is damaged ({reason}): "
             f"get it again, or pack it again from the runs"
         ) from error
 
@@ -176,7 +180,7 @@ def _known(name: str, record: Trajectory) -> bool:
 
 
 def _plain(name: str, value: float) -> float | str:
-    """Evaluations as thirds, which are whole. JSON has no NaN and no infinity; nine digits are enough."""
+    """Return a plain value: evaluations in thirds, nine digits, NaN and infinity as texts (JSON has none)."""
     if name == "evaluations":
         return round(3 * value)
     if isinstance(value, int):
@@ -185,7 +189,7 @@ def _plain(name: str, value: float) -> float | str:
 
 
 def _number(value: Any) -> Any:
-    """The inverse of `_plain`."""
+    """Return the number of a plain value."""
     return float(value) if isinstance(value, str) else value
 
 
@@ -194,7 +198,7 @@ def _order(record: Trajectory) -> tuple[Any, ...]:
 
 
 def thinned(record: Trajectory, target: float) -> Trajectory:
-    """A record with fewer points and shorter numbers, of which all measures are the same.
+    """Return a record with fewer points and shorter numbers; all its measures are the same.
 
     Args:
         record: the record.
@@ -210,7 +214,7 @@ def thinned(record: Trajectory, target: float) -> Trajectory:
 
 
 def chosen(count: int, also: Iterable[int | None]) -> list[int]:
-    """At most `POINTS` places of so many: the first, the last, some given ones, and the rest evenly between them."""
+    """Return at most `POINTS` places: the first, the last, some given ones, and the rest evenly between them."""
     if count <= POINTS:
         return list(range(count))
     always = {0, count - 1, *(place for place in also if place is not None and place >= 0)}
@@ -223,19 +227,13 @@ def _reached(points: Sequence[Point], target: float) -> int | None:
 
 
 def _rounded(point: Point, target: float) -> Point:
-    return point._replace(
-        seconds=shorter(point.seconds, digits=TIME_DIGITS),
-        cpu_seconds=shorter(point.cpu_seconds, digits=TIME_DIGITS),
-        train_loss=shorter(point.train_loss, target),
-        test_error=shorter(point.test_error),
-        test_loss=shorter(point.test_loss),
-        validation_loss=shorter(point.validation_loss),
-        validation_error=shorter(point.validation_error),
-    )
+    values: dict[str, Any] = {name: shorter(getattr(point, name), digits=TIME_DIGITS) for name in TIMES}
+    values |= {name: shorter(getattr(point, name)) for name in set(Point._fields) - {*TIMES, "evaluations", "steps"}}
+    return point._replace(**values | {"train_loss": shorter(point.train_loss, target)})
 
 
 def shorter(value: float, target: float | None = None, *, digits: int = DIGITS) -> float:
-    """A number with few digits; with as many more as it takes to stay on its side of a target."""
+    """Return a number with few digits, or with as many as it takes to stay on its side of a target."""
     for places in range(digits, 17):
         short = float(f"{value:.{places}g}")
         if target is None or (short <= target) == (value <= target):

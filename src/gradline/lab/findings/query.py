@@ -22,7 +22,7 @@ Choice: TypeAlias = T | Collection[T] | None
 """One value, or several, or `None` for any."""
 
 STALLED = 10
-"""So many steps of length zero at a run's end are a stall."""
+"""Steps of length zero at the end of a run that are a stall."""
 
 
 def results(
@@ -35,7 +35,7 @@ def results(
     sampling: Choice[str] = None,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """All iterations of the runs asked for: one row an iteration, the run's configuration as the first columns.
+    """Return all iterations of runs: one row an iteration, the run's configuration as the first columns.
 
     ```python
     import tempfile
@@ -57,7 +57,7 @@ def results(
 
 
 def stored(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Result]:
-    """Each result of a directory, one in memory at a time."""
+    """Yield each result of a directory, one in memory at a time."""
     return _chosen(directory, {}, report)
 
 
@@ -69,12 +69,11 @@ def summary(
     batch_size: Choice[int] = None,
     seed: Choice[int] = None,
     sampling: Choice[str] = None,
-    stalled_after: int = STALLED,
     report: Report | None = None,
 ) -> pd.DataFrame:
-    """What became of each run: one row a run, the run's configuration as the first columns.
+    """Return a summary of runs: one row a run, the run's configuration as the first columns.
 
-    `directory` may also be a file that `gradline results --pack` wrote; `stalled_after` is then that of the writing.
+    `directory` may also be a file that `gradline results --pack` wrote.
 
     | column | |
     |---|---|
@@ -87,8 +86,8 @@ def summary(
     | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
     | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
     | best_test_loss_at | evaluations at the lowest test loss |
-    | status | done, diverged, or failed (then the reason is told with the result) |
-    | stalled | whether the last `stalled_after` steps were zero, or the run ended early with a step of zero |
+    | status | done, diverged, or failed (then the result has the reason) |
+    | stalled | whether the last 10 steps were zero, or the run ended early with a step of zero |
     | stop.SIGN_CHANGE, ... | searches that ended so |
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
@@ -98,10 +97,7 @@ def summary(
         rows = [configuration(one.header.run) | one.summary for one in unpack(directory).digests]
         rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
     else:
-        rows = [
-            configuration(result.run) | summary_row(result, stalled_after=stalled_after)
-            for result in _chosen(directory, chosen, report)
-        ]
+        rows = [configuration(result.run) | summary_row(result) for result in _chosen(directory, chosen, report)]
     return summary_frame(rows)
 
 
@@ -117,8 +113,8 @@ def summary_frame(rows: list[dict[str, Any]]) -> pd.DataFrame:
     return frame[[name for name in names if name not in stops] + stops]
 
 
-def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, Any]:
-    """One result in a few numbers."""
+def summary_row(result: Result) -> dict[str, Any]:
+    """Return the columns of `summary` for one result."""
     columns = result.columns
     searched = columns["iteration"] > 0
     probes, steps = columns["probes"][searched], columns["step"][searched]
@@ -149,7 +145,7 @@ def summary_row(result: Result, *, stalled_after: int = STALLED) -> dict[str, An
     row["stalled"] = bool(
         steps.size
         and steps[-1] == 0.0
-        and (evaluations < result.run.budget or (steps.size >= stalled_after and not steps[-stalled_after:].any()))
+        and (evaluations < result.run.budget or (steps.size >= STALLED and not steps[-STALLED:].any()))
     )
     row |= {"seconds": result.seconds, "engine": result.engine, "status": result.status.value}
     stops = columns["stop"][searched]
@@ -162,7 +158,7 @@ def _median(steps: NDArray[Any]) -> float:
 
 
 def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
-    """Evaluations when something was so for the first time."""
+    """Return the evaluations at the first row where a condition holds."""
     return float(evaluations[np.argmax(when)]) if when.any() else None
 
 
@@ -175,14 +171,12 @@ def _chosen(
         )
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"directory must be one that a study was run into, but {directory} does not exist")
-    store = Store(directory, report=report)
-    for path, header in store.headers():
-        setting = configuration(header.run)
-        if all(_matches(setting[name], choice) for name, choice in chosen.items()):
-            try:
-                yield store.load(path.stem)
-            except KeyError as error:
-                store.distrust(path, error.__cause__)
+
+    def wanted(run: Run) -> bool:
+        setting = configuration(run)
+        return all(_matches(setting[name], choice) for name, choice in chosen.items())
+
+    return Store(directory, report=report).results(wanted)
 
 
 def _matches(value: Any, choice: Choice[Any]) -> bool:
@@ -209,7 +203,7 @@ _CONFIGURATION: dict[str, Callable[[Run], Any]] = {
 
 
 SETTINGS = tuple(_CONFIGURATION)
-"""The first columns of every table: what tells runs apart."""
+"""The first columns of every table: the configuration of a run."""
 
 
 def configuration(run: Run) -> dict[str, Any]:
@@ -218,7 +212,7 @@ def configuration(run: Run) -> dict[str, Any]:
 
 
 def _typed(frame: pd.DataFrame) -> pd.DataFrame:
-    """Types that survive missing values, and text that does not fill the memory."""
+    """Convert columns to types that allow missing values, and texts to categories."""
     for name in ("evaluations", "zero_error_at", "tenth_error_at", "best_test_loss_at"):
         if name in frame and not (frame[name].dropna() % 1).any():  # thirds are those of passes without a gradient
             frame[name] = frame[name].astype("Int64")

@@ -1,4 +1,4 @@
-"""Where runs are read from: a directory, or a packed file."""
+"""Read runs from a directory or a packed file, and pack directories."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ COMMANDS = "commands.txt"
 def read(
     source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
 ) -> tuple[Packed, Comparison]:
-    """The runs of a comparison, and what is read from them.
+    """Return the runs of a comparison, and their comparison.
 
     Args:
         source: a directory that `gradline run compare` wrote to, or a file that `gradline results --pack` wrote.
         study: which settings, and what is to be reached; `None`: the study `compare`.
-        report: where to say which files were passed over and why.
+        report: receives messages about files that are not used.
     """
     chosen = study or load("compare")
     packed = _packed(source, chosen, report)
@@ -41,12 +41,12 @@ def read(
 def read_training(
     source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
 ) -> tuple[Packed, Training]:
-    """The runs of a study that tunes methods, and what is read from them.
+    """Return the runs of a study that tunes methods, and its cases.
 
     Args:
         source: a directory that `gradline run train` wrote to, or a file that `gradline results --pack` wrote.
         study: which settings and methods; `None`: the study `train`.
-        report: where to say which files were passed over and why.
+        report: receives messages about files that are not used.
     """
     chosen = study or load("train")
     packed = _packed(source, chosen, report)
@@ -64,12 +64,12 @@ def _packed(source: str | os.PathLike[str], study: Study, report: Report | None)
 
 
 def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Report | None = None) -> Iterator[Digest]:
-    """Each run of a source, thinned; of a directory, one run in memory at a time.
+    """Yield each run of a source, thinned; of a directory, one run in memory at a time.
 
     Args:
         source: a directory that a study was run into, or a file that `gradline results --pack` wrote.
         points: intervals of the curves of a directory's runs; those of a file are as they are.
-        report: where to say which files were passed over and why.
+        report: receives messages about files that are not used.
     """
     if Path(source).is_file():
         yield from unpack(source).digests
@@ -89,7 +89,7 @@ def pack_directory(
     Args:
         directory: that studies were run into.
         path: the file; it need not exist.
-        report: where to say which files were passed over and why.
+        report: receives messages about files that are not used.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     found = {one.header.run.key: one for one in before.digests}
@@ -108,6 +108,6 @@ def packed_keys(path: str | os.PathLike[str]) -> frozenset[str]:
 
 
 def commands(directory: str | os.PathLike[str]) -> list[str]:
-    """The commands that made the runs of a directory, as far as they are known."""
+    """Return the commands that made the runs of a directory, as far as they are known."""
     file = Path(directory) / COMMANDS
     return file.read_text(encoding="utf-8").splitlines() if file.exists() else []

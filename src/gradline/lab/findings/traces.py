@@ -51,7 +51,7 @@ class Trace:
     direction_batch_size: int | None
     budget: int
     variant: tuple[Any, ...]
-    """What else may tell runs apart: whether samples repeat, which variances, which loss."""
+    """Other settings in which runs differ: whether samples repeat, which variances, which loss."""
     angled: bool
     """Whether angles were measured."""
     evaluations: Array
@@ -92,7 +92,7 @@ def thin(configuration: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], 
     """Thin one run.
 
     Args:
-        configuration: what tells runs apart, as in the first columns of `gradline.lab.summary`.
+        configuration: the first columns of `gradline.lab.summary`.
         columns: of its result.
         points: intervals of the grid of evaluations; of steps there are up to twice as many.
     """

@@ -8,7 +8,7 @@ runs on the tuning seed are its cost. Test samples decide nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings.measures import Spread, spread
-from gradline.lab.findings.trajectory import Point, Trajectory
+from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.studies import Setting, Study
 from gradline.lab.studies.tuning import lowest
@@ -50,14 +50,14 @@ class Entry:
     chosen: str | None = None
     candidates: tuple[Trajectory, ...] = ()
 
-    def by_seed(self, value: Callable[[Point], float]) -> dict[int, float]:
-        """Return a value at the end of each run, by seed; infinite where the run failed or the value is NaN."""
-        return {run.seed: _final(run, value) for run in self.runs}
+    def by_seed(self, name: str) -> dict[int, float]:
+        """Return a measure at the end of each run, by seed; infinite where the run failed or the value is NaN."""
+        return {run.seed: _final(run, name) for run in self.runs}
 
     @cached_property
     def losses(self) -> dict[int, float]:
         """Validation losses by seed."""
-        return self.by_seed(lambda point: point.validation_loss)
+        return self.by_seed("validation_loss")
 
     @property
     def loss(self) -> Spread:
@@ -66,18 +66,21 @@ class Entry:
 
     @property
     def error(self) -> Spread:
-        """Validation error over seeds; NaN where the problem has none."""
-        return _known(self.by_seed(lambda point: point.validation_error), self.loss)
+        """Validation error over seeds; NaN where runs ended and it was not measured."""
+        values = self.by_seed("validation_error").values()
+        if math.isfinite(self.loss.best) and not any(map(math.isfinite, values)):
+            return Spread(math.nan, math.nan, math.nan)
+        return spread(values)
 
     @property
     def test_loss(self) -> Spread:
         """Test loss over seeds."""
-        return spread(self.by_seed(lambda point: point.test_loss).values())
+        return spread(self.by_seed("test_loss").values())
 
     @property
     def train_loss(self) -> Spread:
         """Training loss over seeds."""
-        return spread(self.by_seed(lambda point: point.train_loss).values())
+        return spread(self.by_seed("train_loss").values())
 
     @property
     def seconds(self) -> float:
@@ -104,28 +107,17 @@ class Entry:
         return float(self.chosen.rpartition("-")[2]) in (min(rates), max(rates))
 
     def seconds_to(self, target: float) -> float:
-        """Processor seconds of training until a measured validation loss is at most the target; the median seed's."""
+        """Return the median seed's processor seconds until a measured validation loss is at most the target."""
         return spread(
             next((point.cpu_seconds for point in run.points if point.validation_loss <= target), math.inf)
             for run in self.runs
         ).median
 
 
-def _final(run: Trajectory, value: Callable[[Point], float]) -> float:
-    if run.status is not Status.DONE or not run.points:
-        return math.inf
-    found = value(run.points[-1])
-    return math.inf if math.isnan(found) else found
-
-
-def _known(values: dict[int, float], losses: Spread) -> Spread:
-    """Return the spread of a measure; NaN where runs ended and it was not measured."""
-    nothing = Spread(math.nan, math.nan, math.nan)
-    return (
-        nothing
-        if math.isfinite(losses.best) and not any(map(math.isfinite, values.values()))
-        else spread(values.values())
-    )
+def _final(run: Trajectory, name: str = "validation_loss") -> float:
+    """Return a measure at the end of a run; infinite where the run failed or the value is NaN."""
+    found = getattr(run.points[-1], name) if run.status is Status.DONE and run.points else math.inf
+    return math.inf if math.isnan(found) else float(found)
 
 
 @dataclass(frozen=True, eq=False)
@@ -146,16 +138,16 @@ class Case:
     def tuned(self) -> Entry | None:
         """The tuned method with the lowest validation loss on the tuning seed: what one gets by tuning."""
         losses = {
-            entry.method: min((_final(run, _validation) for run in entry.candidates), default=math.inf)
+            entry.method: min((_final(run) for run in entry.candidates), default=math.inf)
             for entry in self.entries.values()
             if entry.chosen is not None
         }
         name = lowest(losses)
         return None if name is None else self.entries[name]
 
-    def untuned(self, *, but: str = OURS) -> list[Entry]:
-        """Return the methods without candidates, the lowest median loss first, but one of them."""
-        found = [entry for entry in self.entries.values() if entry.chosen is None and entry.method != but]
+    def untuned(self) -> list[Entry]:
+        """Return the methods without candidates but `OURS`, the lowest median loss first."""
+        found = [entry for entry in self.entries.values() if entry.chosen is None and entry.method != OURS]
         return sorted(found, key=lambda entry: entry.loss.median)
 
     def ratio(self, method: str, against: str) -> Spread:
@@ -163,10 +155,6 @@ class Case:
         one, other = self.entries[method], self.entries[against]
         paired = [_ratio(one.losses[seed], other.losses[seed]) for seed in one.losses if seed in other.losses]
         return Spread(_ratio(one.loss.median, other.loss.median), min(paired), max(paired))
-
-
-def _validation(point: Point) -> float:
-    return point.validation_loss
 
 
 def _ratio(one: float, other: float) -> float:
@@ -302,7 +290,7 @@ def _entries(known: dict[str, list[Trajectory]], study: Study) -> dict[str, Entr
     for name, candidates, others in study.tuned:
         names = [method.name for method in candidates + others]
         tuning = tuple(run for one in names for run in known.get(one, ()) if run.seed == study.tuning_seed)
-        chosen = lowest({run.method: _final(run, _validation) for run in tuning})
+        chosen = lowest({run.method: _final(run) for run in tuning})
         runs = tuple(run for run in known.get(chosen or "", ()) if run.seed in study.seeds)
         if runs:
             entries[name] = Entry(name, runs, chosen, tuning)

@@ -11,6 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from gradline.lab.jobs.result import Result, Status
+from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Absent
 from gradline.lab.tools.files import Report
@@ -72,24 +73,22 @@ class Trajectory:
 
     @property
     def train_loss(self) -> float:
-        """At the end; infinite if the run did not get there, or if it is NaN."""
+        """Training loss at the end; infinite if the run did not reach its end, or if it is NaN."""
         return math.inf if self.last is None or math.isnan(self.last.train_loss) else self.last.train_loss
 
     @property
     def test_error(self) -> float:
-        """At the end; infinite if the run did not get there, or if it is NaN."""
+        """Test error at the end; infinite if the run did not reach its end, or if it is NaN."""
         return math.inf if self.last is None or math.isnan(self.last.test_error) else self.last.test_error
 
 
 def trajectory(result: Result) -> Trajectory:
-    """The points of a result that were measured."""
+    """Return the trajectory of a result: its measured points."""
     run, columns = result.run, result.columns
     measured = ~np.isnan(columns["seconds"]) | ~np.isnan(columns["train_loss"])
     errors = np.where(np.isnan(columns["test_error"]), columns["test_loss"], columns["test_error"])
-    names = ("evaluations", "iteration", "seconds", "cpu_seconds", "train_loss")
-    later = ("test_loss", "validation_loss", "validation_error")
-    known, rest = ([columns[name][measured].tolist() for name in some] for some in (names, later))
-    rows = zip(*known, errors[measured].tolist(), *rest, strict=True)
+    columns = columns | {"steps": columns["iteration"], "test_error": errors}
+    rows = zip(*(columns[name][measured].tolist() for name in Point._fields), strict=True)
     return Trajectory(
         problem=run.problem.name,
         revision=run.problem.revision,
@@ -105,11 +104,9 @@ def trajectory(result: Result) -> Trajectory:
 
 
 def trajectories(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Trajectory]:
-    """The runs of comparisons in a directory, but for those of methods that are not the same here any more."""
-    store = Store(directory, report=report)
-    for path, header in store.headers():
-        if header.run.benchmark and not isinstance(header.run.method, Absent):
-            try:
-                yield trajectory(store.load(path.stem))
-            except KeyError as error:
-                store.distrust(path, error.__cause__)
+    """Yield the runs of comparisons in a directory, without those of methods that this program does not have."""
+
+    def compared(run: Run) -> bool:
+        return run.benchmark and not isinstance(run.method, Absent)
+
+    return map(trajectory, Store(directory, report=report).results(compared))

@@ -41,13 +41,8 @@ class Checkpoint:
 
     path: Path
     runs: tuple[Run, ...]
-
-    @property
-    def has_state(self) -> bool:
-        """Whether it has a state; otherwise it only says which runs are advanced together."""
-        with suppress(OSError, zipfile.BadZipFile), zipfile.ZipFile(self.path) as archive:
-            return "state.pt" in archive.namelist()
-        return False
+    has_state: bool = False
+    """Whether it has a state; otherwise it only says which runs are advanced together."""
 
     def state(self) -> dict[str, Any] | None:
         """Return the engine's state, or `None` if it has none. Raises `CheckpointError`."""
@@ -143,11 +138,11 @@ def read(path: Path) -> Checkpoint:
     """Read a checkpoint without its state. Raises `FileNotFoundError` or `CheckpointError`."""
     try:
         with zipfile.ZipFile(path) as archive:
-            header = json.loads(archive.read("runs.json"))
+            header, has_state = json.loads(archive.read("runs.json")), "state.pt" in archive.namelist()
         if header["format"] != FORMAT or header["versions"] != versions():
             made = ", ".join(f"{name} {number}" for name, number in header["versions"].items())
             raise CheckpointError(f"it is of another version: {made}, format {header['format']}")
-        return Checkpoint(path, tuple(Run.from_dict(values) for values in header["runs"]))
+        return Checkpoint(path, tuple(Run.from_dict(values) for values in header["runs"]), has_state)
     except (FileNotFoundError, CheckpointError):
         raise
     except Exception as error:

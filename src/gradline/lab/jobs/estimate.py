@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
-from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.grouping import groups, makespan, row_bytes
+from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.threads import threads
 
@@ -64,11 +64,14 @@ def estimate(
     other programs use the machine too.
     """
     began = time.monotonic()
-    with threads():
-        tasks = groups(runs, workers, key)
-        rates: dict[tuple[str, int], float] = {}
-        for kind, sample in _samples(tasks):
-            notice(f"{kind[0]}, batch size {kind[1]}")
+    tasks = groups(runs, workers, key)
+    samples: dict[tuple[str, int], tuple[Run, ...]] = {}
+    for task in tasks:
+        samples.setdefault(_kind(task[0]), task)
+    rates: dict[tuple[str, int], float] = {}
+    for kind, sample in samples.items():
+        notice(f"{kind[0]}, batch size {kind[1]}")
+        with threads():
             rates[kind] = _rate(sample, probe_seconds, make_engine)
     paces = []
     for kind, rate in rates.items():
@@ -87,15 +90,6 @@ def estimate(
 
 def _kind(run: Run) -> tuple[str, int]:
     return run.problem.name, run.batch_size
-
-
-def _samples(tasks: Sequence[tuple[Run, ...]]) -> Iterator[tuple[tuple[str, int], tuple[Run, ...]]]:
-    """Yield one task of each kind."""
-    seen = set()
-    for task in tasks:
-        if _kind(task[0]) not in seen:
-            seen.add(_kind(task[0]))
-            yield _kind(task[0]), task
 
 
 def _rate(runs: Sequence[Run], seconds: float, make_engine: MakeEngine) -> float:

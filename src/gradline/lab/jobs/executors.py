@@ -21,7 +21,7 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Any
 
-from gradline.lab.tools.extras import import_extra
+from gradline.lab.tools.imports import import_extra
 from gradline.searches.arguments import require
 
 

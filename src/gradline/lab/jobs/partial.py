@@ -12,18 +12,15 @@ import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradline.lab.jobs.result import Measurements
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, Measurements, measurements
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.tools.files import atomic_write
 
-PARTIAL_COLUMNS = ("evaluations", "step", "train_loss", "train_error", "test_loss", "test_error")
-"""The columns of partial results."""
 SUFFIX = ".partial.npz"
 INTERVAL = 5.0
 """Seconds between two partial results."""
@@ -95,12 +92,6 @@ def _modified(path: Path) -> float:
         return path.stat().st_mtime
     except OSError:
         return 0.0
-
-
-def measurements(columns: dict[str, NDArray[Any]]) -> Measurements:
-    """Return the measurements in the columns of a finished run."""
-    measured = ~np.isnan(np.stack([columns[name] for name in PARTIAL_COLUMNS[2:]])).all(axis=0)
-    return {name: np.asarray(columns[name], dtype=np.float64)[measured] for name in PARTIAL_COLUMNS}
 
 
 def write(path: Path, runs: dict[str, Measurements]) -> None:

@@ -6,7 +6,6 @@ import json
 import time
 from collections import deque
 from dataclasses import dataclass
-from typing import Protocol
 
 from gradline.lab.jobs.grouping import cost
 from gradline.lab.jobs.runs import Run
@@ -42,8 +41,8 @@ class Snapshot:
     left: float | None = None
 
 
-class Observer(Protocol):
-    """Receives the progress of a study."""
+class Observer:
+    """Receives the progress of a study, and ignores it: subclasses override what they show."""
 
     def update(self, snapshot: Snapshot) -> None:
         """Receive the progress, about twice a second."""
@@ -53,19 +52,6 @@ class Observer(Protocol):
 
     def error(self, text: str) -> None:
         """Receive an error: a run failed or a worker died."""
-
-
-class Silent:
-    """Observer that ignores everything."""
-
-    def update(self, snapshot: Snapshot) -> None:
-        """Do nothing."""
-
-    def message(self, text: str) -> None:
-        """Do nothing."""
-
-    def error(self, text: str) -> None:
-        """Do nothing."""
 
 
 class Meter:
@@ -80,11 +66,6 @@ class Meter:
         self._begun = time.monotonic()
         self._history: deque[tuple[float, int, float]] = deque()
         self._first: float | None = None  # when the first evaluations were reported
-
-    @property
-    def total(self) -> int:
-        """Evaluations of all runs."""
-        return sum(self._budgets.values())
 
     def finish(self, keys: set[str]) -> None:
         """Count runs as finished: stored, or given up."""
@@ -102,13 +83,12 @@ class Meter:
 
     def _progress(self, task: Task) -> dict[str, int]:
         try:
-            progress: dict[str, int] = json.loads(self._settings.progress(task).read_text(encoding="utf-8"))
+            return json.loads(self._settings.progress(task).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
         except (OSError, ValueError):
             return {}
-        return progress
 
-    def measure(self, tasks: list[Task]) -> tuple[int, float, float, float | None, float | None]:
-        """Return evaluations, fraction of all work, seconds, evaluations per second, and seconds left."""
+    def snapshot(self, tasks: list[Task], **counts: int) -> Snapshot:
+        """Return the progress, with the counts of runs and workers that a `Snapshot` has."""
         evaluations = float(sum(self._budgets[key] for key in self._finished))
         price = sum(self._costs[key] for key in self._finished)
         for task in tasks:
@@ -118,11 +98,18 @@ class Meter:
             new = max(min(self.reported(task), budget) - counted, 0.0)
             evaluations += new
             price += sum(self._costs[key] for key in keys) * new / budget if budget else 0.0
-        now = time.monotonic()
-        total = sum(self._costs.values())
+        now, total, budget = time.monotonic(), sum(self._costs.values()), sum(self._budgets.values())
         fraction = min(price / total, 1.0) if total else 1.0
         rate, left = self._pace(now, sum(self._made.values()), fraction)
-        return min(int(evaluations), self.total), fraction, now - self._begun, rate, left
+        return Snapshot(
+            evaluations=min(int(evaluations), budget),
+            total_evaluations=budget,
+            fraction=fraction,
+            seconds=now - self._begun,
+            rate=rate,
+            left=left,
+            **counts,
+        )
 
     def _pace(self, now: float, made: int, fraction: float) -> tuple[float | None, float | None]:
         self._history.append((now, made, fraction))

@@ -27,15 +27,16 @@ from types import FrameType
 import filelock
 
 from gradline.lab.jobs.checkpoints import Checkpoints
-from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
 from gradline.lab.jobs.locks import is_free, remove_locks
 from gradline.lab.jobs.partial import INTERVAL, Follower, Following
-from gradline.lab.jobs.progress import Meter, Observer, Silent, Snapshot
+from gradline.lab.jobs.progress import Meter, Observer, Snapshot
+from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.jobs.work import Task, TaskError, TaskReport, WorkerSettings, execute
+from gradline.lab.tools.arguments import require_count
 from gradline.lab.tools.files import remove_temporary_files
 from gradline.lab.tools.formatting import plural
 from gradline.searches.arguments import require
@@ -87,44 +88,34 @@ def run_all(
     follower: Follower | None = None,
 ) -> Summary:
     """Compute those runs that are not stored in a directory yet. See `gradline.lab.run_study`."""
-    require(
-        workers is None or (type(workers) is int and workers > 0), "workers", "above 0", "they do the work", workers
-    )
+    require_count("workers", workers, "processes", optional=True)
+    require_count("threads", threads, "threads of torch")
     require(checkpoint_every > 0.0, "checkpoint_every", "above 0", "it is a time", checkpoint_every)
-    require(type(threads) is int and threads > 0, "threads", "above 0", "they do the arithmetic", threads)
     check_backend(backend)
     directory = Path(out).resolve()
     with _mailbox(directory) as mailbox:
         settings = WorkerSettings(directory, mailbox, checkpoint_every, threads, None if follower is None else INTERVAL)
-        return _Runner(runs, settings, workers, backend, observer or Silent(), follower, make_engine, key).run()
+        return _Runner(runs, settings, workers, backend, observer or Observer(), follower, make_engine, key).run()
 
 
+@dataclass
 class _Runner:
     """One call of `run_all`."""
 
-    def __init__(
-        self,
-        runs: list[Run],
-        settings: WorkerSettings,
-        workers: int | None,
-        backend: str,
-        observer: Observer,
-        follower: Follower | None,
-        make_engine: MakeEngine,
-        key: Callable[[Run], Hashable],
-    ) -> None:
-        self.runs = runs
-        self.settings = settings
-        self.wanted_workers = workers
-        self.workers = workers or 1  # until the executor is open
-        self.backend = backend
-        self.observer = observer
-        self.make_engine = make_engine
-        self.key = key
+    runs: list[Run]
+    settings: WorkerSettings
+    wanted_workers: int | None
+    backend: str
+    observer: Observer
+    follower: Follower | None
+    make_engine: MakeEngine
+    key: Callable[[Run], Hashable]
+
+    def __post_init__(self) -> None:
+        self.workers = self.wanted_workers or 1  # until the executor is open
         self.messages: set[str] = set()
-        self.store = Store(settings.directory, report=self.message)
-        self.checkpoints = Checkpoints(settings.directory, report=self.message)
-        self.following = follower and Following(follower, runs, self.store, settings.mailbox, self.message)
+        self.store = Store(self.settings.directory, report=self.message)
+        self.checkpoints = Checkpoints(self.settings.directory, report=self.message)
         self.failures: list[Failure] = []
         self.tasks: dict[Future[TaskReport], Task] = {}
         self.deaths: dict[str, tuple[int, float]] = {}  # of each task: number, and evaluations at the last one
@@ -133,11 +124,13 @@ class _Runner:
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
         self.progress = 0, time.monotonic()  # evaluations, and when they were first reported
-        missing = self.store.missing(runs)
-        self.missing = missing
-        self.meter = Meter(missing, settings)
-        self.before = len(runs) - len(missing)
-        self.stored = {run.key for run in runs} - {run.key for run in missing}
+        self.missing = self.store.missing(self.runs)
+        self.meter = Meter(self.missing, self.settings)
+        self.before = len(self.runs) - len(self.missing)
+        self.stored = {run.key for run in self.runs} - {run.key for run in self.missing}
+        self.following = self.follower and Following(
+            self.follower, self.runs, self.store, self.settings.mailbox, self.message
+        )
 
     def run(self) -> Summary:
         began = time.monotonic()
@@ -156,14 +149,8 @@ class _Runner:
         self.observer.update(self.snapshot())
         self.checkpoints.remove_finished(self.stored)
         remove_locks(self.settings.directory, self.stored)
-        return Summary(
-            self.settings.directory,
-            len(self.runs),
-            self.before,
-            len(self.made),
-            tuple(self.failures),
-            time.monotonic() - began,
-        )
+        counts = len(self.runs), self.before, len(self.made)
+        return Summary(self.settings.directory, *counts, tuple(self.failures), time.monotonic() - began)
 
     def message(self, text: str) -> None:
         """Pass a message to the observer, each text once."""
@@ -317,8 +304,8 @@ class _Runner:
 
     def snapshot(self) -> Snapshot:
         tasks = [task for future, task in self.tasks.items() if not future.done()]
-        evaluations, fraction, seconds, rate, left = self.meter.measure(tasks)
-        return Snapshot(
+        return self.meter.snapshot(
+            tasks,
             runs=len(self.runs),
             before=self.before,
             done=len(self.stored) - self.before + sum(self.meter.saved(task) for task in tasks),
@@ -326,12 +313,6 @@ class _Runner:
             elsewhere=len(self.elsewhere),
             working=min(sum(self.settings.progress(task).exists() for task in tasks), self.workers),
             workers=self.workers,
-            evaluations=evaluations,
-            total_evaluations=self.meter.total,
-            fraction=fraction,
-            seconds=seconds,
-            rate=rate,
-            left=left,
         )
 
     @contextmanager

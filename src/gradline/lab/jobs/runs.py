@@ -12,6 +12,7 @@ from typing import Any
 
 from gradline.lab.methods import Method, method_from_dict
 from gradline.lab.problems import Problem, problem_from_dict
+from gradline.lab.tools.arguments import require_count
 from gradline.searches.arguments import require
 
 
@@ -63,22 +64,11 @@ class Run:
     benchmark: bool = False
 
     def __post_init__(self) -> None:
-        for name, reason in (
-            ("batch_size", "it counts samples"),
-            ("budget", "it counts evaluations"),
-            ("record_every", "it counts evaluations"),
-        ):
-            value = getattr(self, name)
-            require(type(value) is int and value > 0, name, "a whole number above 0", reason, value)
+        require_count("batch_size", self.batch_size, "samples")
+        require_count("budget", self.budget, "evaluations")
+        require_count("record_every", self.record_every, "evaluations")
+        require_count("direction_batch_size", self.direction_batch_size, "samples", optional=True)
         require(type(self.seed) is int and self.seed >= 0, "seed", "a whole number of 0 or more", "it seeds", self.seed)
-        size = self.direction_batch_size
-        require(
-            size is None or (type(size) is int and size > 0),
-            "direction_batch_size",
-            "a whole number above 0, or None",
-            "it counts samples",
-            size,
-        )
 
     @property
     def setting(self) -> str:
@@ -97,22 +87,12 @@ class Run:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain values for JSON."""
-        values: dict[str, Any] = {
-            field.name: getattr(self, field.name)
-            for field in dataclasses.fields(self)
-            if field.name not in ("problem", "method")
-        }
-        values["sampling"] = self.sampling.value
-        return values | {"problem": self.problem.to_dict(), "method": self.method.to_dict()}
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        parts = {"problem": self.problem.to_dict(), "method": self.method.to_dict()}
+        return values | parts | {"sampling": self.sampling.value}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Run:
         """Return the run of a `to_dict`. Nothing is imported: a method this program does not have becomes `Absent`."""
-        return cls(
-            **{
-                **values,
-                "problem": problem_from_dict(values["problem"]),
-                "method": method_from_dict(values["method"]),
-                "sampling": Sampling(values["sampling"]),
-            }
-        )
+        problem, method = problem_from_dict(values["problem"]), method_from_dict(values["method"])
+        return cls(**values | {"problem": problem, "method": method, "sampling": Sampling(values["sampling"])})

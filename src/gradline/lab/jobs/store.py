@@ -14,9 +14,8 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -25,7 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from gradline.lab.jobs.result import COLUMNS, LATER, Result, Status
+from gradline.lab.jobs.result import COLUMNS, LATER, Header, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
 
@@ -50,18 +49,6 @@ class StoreWarning(UserWarning):
 
 class ResultError(ValueError):
     """A file is damaged, not written by gradline, or of another format."""
-
-
-@dataclass(frozen=True)
-class Header:
-    """The metadata of a file: a result without its table."""
-
-    run: Run
-    seconds: float
-    engine: str
-    versions: dict[str, str]
-    status: Status
-    reason: str
 
 
 class Store:
@@ -109,7 +96,7 @@ class Store:
         except FileNotFoundError:
             return False
         except ResultError as error:
-            self.distrust(path, error)
+            self._distrust(path, error)
             return False
         return True
 
@@ -129,10 +116,19 @@ class Store:
             except FileNotFoundError:
                 continue
             except ResultError as error:
-                self.distrust(path, error)
+                self._distrust(path, error)
                 continue
             self._compare_version(header)
             yield path, header
+
+    def results(self, wanted: Callable[[Run], bool] = lambda run: True) -> Iterator[Result]:
+        """Yield each usable result of the runs that are wanted, one in memory at a time."""
+        for path, header in self.headers():
+            if wanted(header.run):
+                try:
+                    yield self.load(path.stem)
+                except KeyError as error:
+                    self._distrust(path, error.__cause__)
 
     def save(self, result: Result) -> Path:
         """Write a result. An unusable file at its path is renamed to `.unreadable`."""
@@ -166,7 +162,7 @@ class Store:
                 f"even where revisions are equal"
             )
 
-    def distrust(self, path: Path, reason: object) -> None:
+    def _distrust(self, path: Path, reason: object) -> None:
         """Report once that a file is not used."""
         if path not in self._reported:
             self._reported.add(path)
@@ -205,23 +201,16 @@ def _opened(path: Path) -> Iterator[Any]:
 
 
 def _header_of(schema: Any, path: Path) -> Header:
-    metadata = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items() if b"gradline" in name}
-    if not metadata:
+    texts = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items()}
+    found = {name.removeprefix("gradline."): text for name, text in texts.items() if name.startswith("gradline.")}
+    if not found:
         raise ResultError("it was not written by gradline")
-    if metadata.get("gradline.format") != FORMAT:
-        raise ResultError(
-            f"its format is {metadata.get('gradline.format')}, of another version of gradline; this one reads {FORMAT}"
-        )
+    if (form := found.get("format")) != FORMAT:
+        raise ResultError(f"its format is {form}, of another version of gradline; this one reads {FORMAT}")
     try:
-        run = Run.from_dict(json.loads(metadata["gradline.run"]))
-        header = Header(
-            run,
-            float(metadata["gradline.seconds"]),
-            metadata["gradline.engine"],
-            json.loads(metadata["gradline.versions"]),
-            Status(metadata["gradline.status"]),
-            metadata["gradline.reason"],
-        )
+        run, versions = Run.from_dict(json.loads(found["run"])), json.loads(found["versions"])
+        seconds, status = float(found["seconds"]), Status(found["status"])
+        header = Header(run, seconds, found["engine"], versions, status, found["reason"])
     except Exception as error:
         raise ResultError(f"its configuration cannot be read: {type(error).__name__}: {_first_line(error)}") from error
     if run.key != path.stem:
@@ -230,15 +219,10 @@ def _header_of(schema: Any, path: Path) -> Header:
 
 
 def _table(result: Result) -> Any:
-    columns = []
-    for name, kind in COLUMNS.items():
-        values = np.asarray(result.columns[name])
-        if name not in PLAIN:
-            columns.append(pa.array(values.astype(kind), from_pandas=True))
-        elif kind is np.str_:
-            columns.append(pa.array(values.tolist(), pa.string()).dictionary_encode())
-        else:
-            columns.append(pa.array(values.astype(kind)))
+    columns = [
+        pa.array(np.asarray(result.columns[field.name]).tolist(), field.type, from_pandas=field.nullable)
+        for field in SCHEMA
+    ]
     metadata = {
         "gradline.format": FORMAT,
         "gradline.key": result.run.key,

@@ -17,10 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.jobs.partial import PARTIAL_COLUMNS
-from gradline.lab.jobs.result import Measurements
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, Measurements
 from gradline.lab.jobs.runs import Run
-from gradline.lab.tools.extras import import_extra
+from gradline.lab.tools.imports import import_extra
 
 TAGS = {
     "train_loss": "loss/train",

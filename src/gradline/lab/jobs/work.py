@@ -18,12 +18,10 @@ from pathlib import Path
 
 from gradline.lab.jobs import partial
 from gradline.lab.jobs.checkpoints import Checkpoint, CheckpointError, Checkpoints
-from gradline.lab.jobs.engine import Engine, MakeEngine
 from gradline.lab.jobs.locks import Locks
-from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.result import Engine, MakeEngine, Result, versions
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.jobs.tables import versions
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.threads import threads
 
@@ -100,9 +98,7 @@ class TaskError(RuntimeError):
 
     def __init__(self, keys: tuple[str, ...], error: str, trace: str) -> None:
         super().__init__(keys, error, trace)
-        self.keys = keys
-        self.error = error
-        self.trace = trace
+        self.keys, self.error, self.trace = keys, error, trace
 
     def __str__(self) -> str:
         others = f" (or one of {len(self.keys) - 1} others beside it)" if len(self.keys) > 1 else ""
@@ -119,18 +115,20 @@ def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> Ta
         raise TaskError(tuple(run.key for run in task.runs), text, traceback.format_exc()) from None
 
 
+@dataclass
 class _Work:
     """One task in progress."""
 
-    def __init__(self, task: Task, settings: WorkerSettings, make_engine: MakeEngine, locks: Locks) -> None:
-        self.task = task
-        self.settings = settings
-        self.make_engine = make_engine
-        self.locks = locks
+    task: Task
+    settings: WorkerSettings
+    make_engine: MakeEngine
+    locks: Locks
+
+    def __post_init__(self) -> None:
         self.messages: list[str] = []
         self.saved: list[str] = []
-        self.store = Store(settings.directory, report=self.messages.append)
-        self.checkpoints = Checkpoints(settings.directory, report=self.messages.append)
+        self.store = Store(self.settings.directory, report=self.messages.append)
+        self.checkpoints = Checkpoints(self.settings.directory, report=self.messages.append)
         self.before = 0.0  # evaluations of earlier engines of this task
         self.made = 0.0  # those of them that did not come from a checkpoint
 

@@ -1,29 +1,19 @@
-"""How it is trained: a method builds a stepper on a task. A new peer is one value in one of these files."""
+"""Methods: how a problem is trained. A method builds a stepper on a task. A new peer is one value in `peers`."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from gradline.lab.methods import learning_rate_free, line_searches, scheduled, torch_optimizers
 from gradline.lab.methods.method import Absent, Method, Peer
+from gradline.lab.methods.peers import PEERS
 from gradline.lab.methods.searching import OTHERS, OWN, Direction, SearchMethod
 
 __all__ = ["GROUPS", "METHODS", "Absent", "Direction", "Method", "Peer", "SearchMethod", "method_from_dict"]
 
-_PARTS: dict[str, tuple[Method, ...]] = {
-    "gradline": OWN,
-    "searches": (*line_searches.METHODS, torch_optimizers.LBFGS),
-    "learning-rate-free": learning_rate_free.METHODS,
-    "sgd": torch_optimizers.SGD,
-    "adam": torch_optimizers.ADAM,
-    "scheduled": scheduled.OTHERS,
-    **scheduled.GRIDS,
-}
+_PARTS: dict[str, tuple[Method, ...]] = {"gradline": OWN, **PEERS}
 
-METHODS: dict[str, Method] = {method.name: method for part in _PARTS.values() for method in part} | {
-    method.name: method for method in OTHERS
-}
+METHODS: dict[str, Method] = {method.name: method for part in (*_PARTS.values(), OTHERS) for method in part}
 """Every method by name."""
 
 GROUPS: dict[str, tuple[str, ...]] = {group: tuple(method.name for method in part) for group, part in _PARTS.items()}

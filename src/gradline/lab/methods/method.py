@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gradline.installing import how_to_install
-from gradline.lab.tools.names import require_name
+from gradline.lab.tools.arguments import require_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -4,13 +4,54 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gradline.lab.methods.counting import Counter
-
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
     from gradline.lab.problems.sampling import Batches
     from gradline.lab.problems.task import Task
+
+
+class Counter:
+    """Counts forward and backward passes where they happen: at the loss.
+
+    A forward pass is counted when a loss is computed, and a backward pass when autograd goes back through it, so that
+    the count is exact whatever an optimizer does.
+
+    ```python
+    import torch
+    from gradline.lab.methods.objective import Counter
+
+    counter = Counter()
+    x = torch.ones(3, requires_grad=True)
+    counter.count(x.square().sum()).backward()
+    counter.count(x.sum())  # forward only
+    assert (counter.forwards, counter.backwards, counter.thirds) == (2, 1, 4)
+    ```
+    """
+
+    def __init__(self) -> None:
+        self.forwards = 0
+        self.backwards = 0
+
+    def count(self, loss: Tensor) -> Tensor:
+        """Count a loss that was just computed, and each pass back through it."""
+        self.forwards += 1
+        if loss.requires_grad:
+            loss.register_hook(self._count_backward)  # type: ignore[no-untyped-call]
+        return loss
+
+    def _count_backward(self, gradient: Tensor) -> None:
+        self.backwards += 1
+
+    @property
+    def thirds(self) -> int:
+        """Evaluations in thirds, which are whole numbers: a forward pass counts 1, a backward pass 2."""
+        return self.forwards + 2 * self.backwards
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations so far: a forward and a backward pass are one."""
+        return self.thirds / 3
 
 
 class Objective:
@@ -23,7 +64,7 @@ class Objective:
         static: all evaluations of a step have one mini-batch.
         reuse_gradient: whether a search begins from the gradient of the accepted probe; `None`: as its class has it.
         diagonal: variances of slopes as if the components of the gradient were independent.
-        counted: whether passes are counted. A search of ours counts its own.
+        counted: whether passes are counted. Searches of gradline count their own.
         budget: evaluations of the run, for learning rate schedules; `None`: not known.
     """
 
@@ -39,17 +80,14 @@ class Objective:
         counted: bool = True,
         budget: int | None = None,
     ) -> None:
-        self.task = task
-        self.budget = budget
-        self.model = task.model
+        self.task, self.model, self.budget = task, task.model, budget
+        self.reuse_gradient, self.diagonal = reuse_gradient, diagonal
         self.counter = Counter()
-        self.reuse_gradient = reuse_gradient
-        self.diagonal = diagonal
-        self._counted = counted
         self.steps = 0
         """Steps begun."""
         self.drawn = 0
         """Mini-batches drawn, but for those of directions and of static sampling."""
+        self._counted = counted
         self._batches, self._directions, self._static = batches, directions, static
         self._at_start = True
         self._batch: Tensor | slice | None = None
@@ -81,11 +119,17 @@ class Objective:
             self.next_batch()
         assert self._batch is not None
         losses = self.task.losses(self.model, self._batch)
-        return self.counter.watch(losses) if self._counted else losses
+        return self.counter.count(losses) if self._counted else losses
 
     def loss(self) -> Tensor:
         """Return the mean loss of the current mini-batch."""
         return self.losses().mean()
+
+    def backward(self) -> Tensor:
+        """Compute the gradients of the mean loss of the current mini-batch, and return the loss."""
+        loss = self.loss()
+        loss.backward()  # type: ignore[no-untyped-call]
+        return loss
 
     def uncounted(self, model: nn.Module, batches: int) -> None:
         """Make forward passes that are not counted, on the first mini-batches: for BatchNorm's statistics."""

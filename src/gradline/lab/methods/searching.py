@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, cast
 
 from gradline import searches
 from gradline.lab.methods.method import Absent, Method
-from gradline.lab.tools.names import require_name
+from gradline.lab.tools.arguments import require_name
+from gradline.lab.tools.imports import import_named
 from gradline.protocol import Search
+from gradline.searches import search_classes
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
     from gradline.lab.methods.objective import Objective
     from gradline.lab.methods.stepper import Stepper
 
-SEARCHES = tuple(name for name in searches.__all__ if dataclasses.is_dataclass(getattr(searches, name)))
-"""The names of the searches in `gradline.searches`."""
 DECAY = {"adam": 0.0, "adamw": 0.01}
 """Weight decay of the directions that `gradline.Angle` has built in, where it is not given."""
 
@@ -41,12 +41,12 @@ class Direction:
 
     @classmethod
     def of(cls, name: str, options: Mapping[str, Any] | None = None) -> Direction:
-        """A direction with its options as a mapping."""
+        """Return a direction with its options as a mapping."""
         plain = {key: tuple(value) if isinstance(value, list) else value for key, value in (options or {}).items()}
         return cls(name, tuple(sorted(plain.items())))
 
     def factory(self) -> Any:
-        """The class with its options, as `LineSearchOptimizer` takes it."""
+        """Return the class with its options, as `LineSearchOptimizer` takes it."""
         return partial(find_direction(self.name), **dict(self.options))
 
     def to_dict(self) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class SearchMethod(Method):
         name: what it is called in studies, files and figures.
         search: finds the steps.
         direction: what is searched along; `None`: steepest descent.
-        average: judge the model by an average of its points (`gradline.LateAverage`).
+        average: measure an average of the points (`gradline.LateAverage`).
     """
 
     name: str
@@ -85,23 +85,16 @@ class SearchMethod(Method):
 
     def __post_init__(self) -> None:
         require_name("name", self.name)
-        require(
-            dataclasses.is_dataclass(type(self.search)),
-            "search",
-            "a dataclass, made",
-            "its settings are stored with each result",
-            self.search,
-        )
+        good = dataclasses.is_dataclass(type(self.search))
+        require(good, "search", "a dataclass, made", "its settings are stored with each result", self.search)
 
     @property
     def described(self) -> str:
         """What it is, with the settings that are not the usual ones, in a line."""
-        fields = dataclasses.fields(cast(Any, self.search))
-        changed = {field.name: getattr(self.search, field.name) for field in fields}
-        text = ", ".join(f"{name}={changed[name]}" for name in changed if changed[name] != _default(fields, name))
-        search = f"{type(self.search).__name__}({text})"
+        values = [(field, getattr(self.search, field.name)) for field in dataclasses.fields(cast(Any, self.search))]
+        text = ", ".join(f"{field.name}={value}" for field, value in values if value != field.default)
         direction = f" along {self.direction}" if self.direction else ""
-        return f"{search}{direction}{', averaged' if self.average else ''}"
+        return f"{type(self.search).__name__}({text}){direction}{', averaged' if self.average else ''}"
 
     def build(self, objective: Objective) -> Stepper:
         """Build the stepper that trains an objective; Angle along Adam is `gradline.Angle`, as its users have it."""
@@ -127,7 +120,7 @@ class SearchMethod(Method):
     def to_dict(self) -> dict[str, Any]:
         """Return the method as plain values: every field of its search, and the revision of its class."""
         kind = type(self.search)
-        ours = getattr(searches, kind.__name__, None) is kind
+        ours = search_classes().get(kind.__name__) is kind
         module = "__main__" if kind.__module__ == "__mp_main__" else kind.__module__  # as workers know a script
         return {
             "kind": "search",
@@ -141,7 +134,7 @@ class SearchMethod(Method):
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> SearchMethod:
-        """The inverse of `to_dict`: `search` is one of `gradline.searches`, or "package.module:Class"."""
+        """Return the method that `to_dict` described. Imports a search that is named "package.module:Class"."""
         kind = find_search(values["search"])
         if values["revision"] != revision_of(kind):
             raise ValueError(
@@ -152,7 +145,7 @@ class SearchMethod(Method):
 
     @classmethod
     def described_by(cls, values: dict[str, Any]) -> Method:
-        """The method of a description in a file. Nothing is imported for it: reading runs no code of others.
+        """Return the method of a description in a file. Nothing is imported for it: reading runs no code of others.
 
         A search of another package that this program has not imported itself, or of another revision, is `Absent`.
         """
@@ -160,35 +153,31 @@ class SearchMethod(Method):
         imported = vars(sys.modules[module]) if module in sys.modules else {}
         if attribute and attribute not in imported:
             return Absent(json.dumps(values))
-        if values["revision"] != revision_of(imported.get(attribute) or getattr(searches, values["search"], None)):
+        if values["revision"] != revision_of(imported.get(attribute) or search_classes().get(values["search"])):
             return Absent(json.dumps(values))
         return cls.from_dict(values)
 
 
 def revision_of(kind: Any) -> int:
-    """The revision of a search's class: raised when it computes other steps with the same settings."""
+    """Return the revision of a search's class: raised when it computes other steps with the same settings."""
     return int(getattr(kind, "revision", 1))
 
 
-def _default(fields: Any, name: str) -> Any:
-    return next(field.default for field in fields if field.name == name)
-
-
 def find_search(name: str) -> Any:
-    """The class of a search: one of `gradline.searches`, or "package.module:Class"."""
+    """Return the class of a search: one of `gradline.searches`, or "package.module:Class"."""
     if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
+        kind = import_named("search", name, "Class", "it finds the steps")
         is_search = isinstance(kind, type) and dataclasses.is_dataclass(kind) and hasattr(kind, "search")
         # Before it is called: a description must not be able to call whatever it likes.
         require(is_search, "search", "a dataclass with a method `search`", "its settings are stored", name)
         return kind
-    require(name in SEARCHES, "search", "one of gradline.searches or 'package.module:Class'", "it is looked up", name)
-    return getattr(searches, name)
+    known = search_classes()
+    require(name in known, "search", "one of gradline.searches or 'package.module:Class'", "it is looked up", name)
+    return known[name]
 
 
 def directions() -> dict[str, Any]:
-    """The optimizers of torch by their names in lower case."""
+    """Return the optimizers of torch by their names in lower case."""
     import torch
 
     kinds = [kind for kind in vars(torch.optim).values() if isinstance(kind, type)]
@@ -197,12 +186,11 @@ def directions() -> dict[str, Any]:
 
 
 def find_direction(name: str) -> Any:
-    """The class of a direction: one of `torch.optim` in lower case, or "package.module:Class"."""
+    """Return the class of a direction: one of `torch.optim` in lower case, or "package.module:Class"."""
     import torch
 
     if isinstance(name, str) and ":" in name:
-        module, _, attribute = name.partition(":")
-        kind = getattr(import_module(module), attribute)
+        kind = import_named("direction", name, "Class", "its update is the direction")
         is_optimizer = isinstance(kind, type) and issubclass(kind, torch.optim.Optimizer)
         require(is_optimizer, "direction", "a torch optimizer", "its update is the direction", name)
         return kind
@@ -211,9 +199,18 @@ def find_direction(name: str) -> Any:
     return known[name]
 
 
+def _with_defaults() -> Iterator[SearchMethod]:
+    """Yield a method for each search class whose settings all have defaults: "golden-section" is `GoldenSection()`."""
+    for name, kind in search_classes().items():
+        called = re.sub(r"(?<=[a-z])(?=[A-Z])", "-", name).lower()
+        required = [field for field in dataclasses.fields(kind) if field.default is dataclasses.MISSING]
+        if not required and called not in {method.name for method in OWN}:
+            yield SearchMethod(called, kind())
+
+
 OWN = (
-    SearchMethod("angle", searches.Angle(), Direction("adam"), average=True),
-    SearchMethod("angle-last", searches.Angle(), Direction("adam")),
+    SearchMethod("angle", searches.Angle(), Direction("adamw"), average=True),
+    SearchMethod("angle-last", searches.Angle(), Direction("adamw")),
     SearchMethod("gols-i", searches.GolsI()),
     SearchMethod("gols-i-adam", searches.GolsI(), Direction("adam")),
     SearchMethod("gols-i-adam-0", searches.GolsI(), Direction.of("adam", {"betas": (0.0, 0.999)})),
@@ -221,13 +218,7 @@ OWN = (
 )
 """What stands for gradline in comparisons."""
 OTHERS = (
-    SearchMethod("gols-b", searches.GolsB()),
-    SearchMethod("gols-back", searches.GolsBack()),
-    SearchMethod("gols-max", searches.GolsMax()),
-    SearchMethod("armijo", searches.Armijo()),
-    SearchMethod("golden-section", searches.GoldenSection()),
-    SearchMethod("strong-wolfe", searches.StrongWolfe()),
-    SearchMethod("fixed-1", searches.Fixed(1.0)),
-    SearchMethod("fixed-10", searches.Fixed(10.0)),
-    SearchMethod("fixed-100", searches.Fixed(100.0)),
+    *_with_defaults(),
+    *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)),
 )
+"""Every other search, with its default settings."""

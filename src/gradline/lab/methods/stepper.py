@@ -1,14 +1,10 @@
-"""Steppers train a task with a method. All methods share three small loops.
-
-Each makes one step of an optimizer as its documentation has it, on an `Objective` that counts. `measured` gives the
-model to be judged: the trained one, unless a method says that another one is its answer (an average, for example).
-"""
+"""Steppers train an objective with a method: each call makes one step of an optimizer as its documentation has it."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 if TYPE_CHECKING:
@@ -20,20 +16,22 @@ if TYPE_CHECKING:
     from gradline.torch import Angle
     from gradline.torch.direction import DirectionFactory
 
-Measured: TypeAlias = Callable[[], Any]
-"""A context in which the model to be measured is there."""
+    Model: TypeAlias = AbstractContextManager[nn.Module]
 
 
 class Stepper(ABC):
-    """A method that trains a task."""
+    """A method that trains an objective."""
+
+    def __init__(self, objective: Objective) -> None:
+        self.objective = objective
 
     @abstractmethod
     def step(self) -> None:
         """Make one step, however many evaluations that takes."""
 
-    @abstractmethod
-    def measured(self) -> Any:
-        """Return a context manager that gives the model to be measured."""
+    def measured(self) -> Model:
+        """Return a context manager with the model to be measured: the trained one, or an average of its points."""
+        return nullcontext(self.objective.model)
 
     @property
     def evaluations(self) -> float | None:
@@ -46,11 +44,11 @@ class Stepper(ABC):
         return None
 
     def state_dict(self) -> dict[str, Any] | None:
-        """All there is to go on from, beside the model; `None`: a run that was stopped begins anew."""
+        """Return what training continues from, beside the model; `None`: a run that was stopped begins anew."""
         return None
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` returned."""
         raise NotImplementedError
 
 
@@ -61,7 +59,7 @@ class Gradients(Stepper):
         objective: what is trained.
         optimizer: what trains it.
         take: makes the step from the loss; by default `optimizer.step()`.
-        measured: gives the model to be measured; by default the trained one.
+        measured: returns a context manager with the model to be measured; by default the trained one.
     """
 
     def __init__(
@@ -70,37 +68,31 @@ class Gradients(Stepper):
         optimizer: Optimizer,
         *,
         take: Callable[[Tensor], Any] | None = None,
-        measured: Measured | None = None,
+        measured: Callable[[], Model] | None = None,
     ) -> None:
-        self._objective = objective
-        self._optimizer = optimizer
+        super().__init__(objective)
+        self.optimizer = optimizer
         self._take = take or (lambda loss: optimizer.step())
-        self._measured = measured or (lambda: as_it_is(objective))
+        self._measured = measured or super().measured
 
     def step(self) -> None:
-        """One evaluation on the next mini-batch, and the step."""
-        self._objective.next_batch()
-        self._optimizer.zero_grad()
-        loss = self._objective.loss()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self._take(loss)
+        """Make one evaluation on the next mini-batch, and the step."""
+        self.objective.next_batch()
+        self.optimizer.zero_grad()
+        self._take(self.objective.backward())
 
-    def measured(self) -> Any:
-        """See `Stepper`."""
+    def measured(self) -> Model:
+        """Return a context manager with the model to be measured."""
         return self._measured()
 
 
 class AngleSteps(Gradients):
-    """`gradline.Angle`: one evaluation for each step, and in `eval()` the average of the late points.
+    """`gradline.Angle`: one evaluation for each step, and in `eval()` the average of the late points."""
 
-    Args:
-        objective: what is trained.
-        optimizer: the optimizer.
-    """
+    optimizer: Angle
 
     def __init__(self, objective: Objective, optimizer: Angle) -> None:
-        super().__init__(objective, optimizer, measured=self._evaluated)
-        self.optimizer = optimizer
+        super().__init__(objective, optimizer, measured=self._averaged)
         self._record: Record[Any, Any] | None = None
 
     @property
@@ -114,22 +106,22 @@ class AngleSteps(Gradients):
         return self._record
 
     def step(self) -> None:
-        """One evaluation on the next mini-batch, and the step."""
+        """Make one evaluation on the next mini-batch, and the step."""
         before = self.optimizer.iterations
         super().step()
         self._record = self.optimizer.last if self.optimizer.iterations > before else None
 
     @contextmanager
-    def _evaluated(self) -> Iterator[nn.Module]:
+    def _averaged(self) -> Iterator[nn.Module]:
         with self.optimizer.eval():
-            yield self._objective.model
+            yield self.objective.model
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's, which has the average."""
+        """Return the optimizer's state, which has the average."""
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
 
 
@@ -138,31 +130,37 @@ class OneBatch(Stepper):
 
     Args:
         objective: what is trained.
-        take: makes the step.
+        optimizer: what trains it; it may leave gradients as they are, each evaluation clears them.
+        flag: the name of the closure's argument that says whether to compute gradients, and its default; `None`: it has
+            none and always computes them.
     """
 
-    def __init__(self, objective: Objective, take: Callable[[], Any]) -> None:
-        self._objective = objective
-        self._take = take
+    def __init__(self, objective: Objective, optimizer: Optimizer, flag: tuple[str, bool] | None = None) -> None:
+        super().__init__(objective)
+        self._optimizer: Any = optimizer
+        self._name, self._default = flag or ("", True)
 
     def step(self) -> None:
-        """The step, on the next mini-batch."""
-        self._objective.next_batch()
-        self._take()
+        """Make one step on the next mini-batch."""
+        self.objective.next_batch()
+        self._optimizer.zero_grad()
+        self._optimizer.step(self._closure)
 
-    def measured(self) -> Any:
-        """See `Stepper`."""
-        return as_it_is(self._objective)
+    def _closure(self, *places: bool, **named: bool) -> Tensor:
+        if not (places[0] if places else named.get(self._name, self._default)):
+            return self.objective.loss()
+        self._optimizer.zero_grad()
+        return self.objective.backward()
 
 
 class Searching(Stepper):
-    """One of gradline's searches; every evaluation asks for the next mini-batch.
+    """One of gradline's searches; every evaluation has the next mini-batch.
 
     Args:
         objective: what is trained.
         search: the search.
         direction: the torch optimizer whose update gives the direction; `None`: steepest descent.
-        average: judge the model by an average of its points (`gradline.LateAverage`).
+        average: measure an average of the points (`gradline.LateAverage`).
     """
 
     def __init__(
@@ -176,6 +174,7 @@ class Searching(Stepper):
         from gradline.protocol import Moments, observes
         from gradline.torch import LateAverage, LineSearchOptimizer
 
+        super().__init__(objective)
         self.optimizer = LineSearchOptimizer(
             objective.parameters,
             search,
@@ -183,11 +182,11 @@ class Searching(Stepper):
             reuse_gradient=objective.reuse_gradient,
             diagonal=objective.diagonal and observes(search) is Moments,
         )
-        self._objective = objective
         self._average = LateAverage(objective.model) if average else None
-        self.watch_direction = False
+        self.keep_direction = False
         """Whether to keep the direction of each search."""
-        self._direction: list[Tensor] = []
+        self.direction: list[Tensor] = []
+        """The direction of the last search, if directions are kept."""
 
     @property
     def evaluations(self) -> float:
@@ -201,82 +200,44 @@ class Searching(Stepper):
         return self.optimizer.last
 
     @property
-    def direction(self) -> list[Tensor]:
-        """The direction of the last search, where directions are watched."""
-        return self._direction
-
-    @property
     def origin(self) -> list[Tensor]:
         """The parameters where the last search began."""
         line: Any = self.optimizer._session.line
         return list(line.origins)
 
     def step(self) -> None:
-        """One search."""
+        """Make one search."""
         self.optimizer.step(self._closure)
         if self._average is not None:
-            self._average.update_parameters(self._objective.model)
+            self._average.update_parameters(self.objective.model)
 
     def _closure(self) -> Tensor:
-        if self.watch_direction:
-            self._note_direction()
-        self._objective.next_batch()
+        if self.keep_direction:
+            self._copy_direction()
+        self.objective.next_batch()
         if self.optimizer.per_sample:
-            return self._objective.losses()
+            return self.objective.losses()
         self.optimizer.zero_grad()
-        loss = self._objective.loss()
-        loss.backward()  # type: ignore[no-untyped-call]
-        return loss
+        return self.objective.backward()
 
-    def _note_direction(self) -> None:
-        """Keep the direction of a search that makes its first probe: at its end it may be the next one's."""
+    def _copy_direction(self) -> None:
+        """Copy the direction of a search at its first probe: at its end the direction may be the next search's."""
         session = self.optimizer._session
         pending = session.driver.pending
         if pending is not None and not pending.transcript:
-            self._direction = [part.clone() for part in session.line.directions]  # type: ignore[union-attr]
+            self.direction = [part.clone() for part in session.line.directions]  # type: ignore[union-attr]
 
-    def measured(self) -> Any:
-        """See `Stepper`."""
-        return as_it_is(self._objective) if self._average is None else nullcontext(self._average.module)
+    def measured(self) -> Model:
+        """Return a context manager with the model to be measured."""
+        return super().measured() if self._average is None else nullcontext(self._average.module)
 
     def state_dict(self) -> dict[str, Any]:
-        """The optimizer's, and the average's."""
+        """Return the states of the optimizer and of the average."""
         average = None if self._average is None else dict(self._average.state_dict())
         return {"optimizer": self.optimizer.state_dict(), "average": average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Continue from what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         if self._average is not None:
             self._average.load_state_dict(state["average"])
-
-
-@contextmanager
-def as_it_is(objective: Objective) -> Iterator[nn.Module]:
-    """The model that is trained."""
-    yield objective.model
-
-
-def closure(objective: Objective, optimizer: Optimizer, flag: str | None = None) -> Callable[..., Tensor]:
-    """The closure that an optimizer calls: clears gradients, goes forward, goes backward.
-
-    Args:
-        objective: what is trained.
-        optimizer: whose gradients are cleared.
-        flag: the name of the closure's argument that says whether to go backward; `None`: it always does.
-    """
-
-    def evaluate(*places: bool, **named: bool) -> Tensor:
-        backward = places[0] if places else named.get(flag, DEFAULTS[flag]) if flag else True
-        if backward:
-            optimizer.zero_grad()
-        loss = objective.loss()
-        if backward:
-            loss.backward()  # type: ignore[no-untyped-call]
-        return loss
-
-    return evaluate
-
-
-DEFAULTS = {"backward": True, "backwards": False}
-"""What the flags of closures are where they are not given: torchzero's, and SaLSA's."""

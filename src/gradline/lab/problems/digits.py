@@ -9,10 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.making import seeded
-from gradline.lab.problems.supervised import build_task, split
+from gradline.lab.problems.supervised import build_task, seeded, split
 from gradline.lab.problems.task import Measured, Task
-from gradline.lab.tools.extras import import_extra
+from gradline.lab.tools.imports import import_extra
 
 HIDDEN = 128
 LATENT = 6

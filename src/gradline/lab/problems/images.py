@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from functools import cache
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems import data
-from gradline.lab.problems.making import mean_of, seeded
+from gradline.lab.problems.supervised import Part, mean_of, seeded
 from gradline.lab.problems.task import Measured, Task
 
 MEASURED = 300
@@ -50,16 +51,24 @@ def residual() -> nn.Module:
     )
 
 
+def loaded(name: str, shape: tuple[int, ...], z_score: Literal["train", "none"] = "train") -> tuple[Part, Part]:
+    """Return training and test images of a data set in a shape, with class numbers."""
+    found = data.load(name, z_score=z_score, progress=False)
+    pairs = ((found.train_inputs, found.train_targets), (found.test_inputs, found.test_targets))
+    train, test = (
+        Part(torch.from_numpy(images).view(-1, *shape), torch.from_numpy(targets).argmax(dim=1))
+        for images, targets in pairs
+    )
+    return train, test
+
+
 @cache
-def _images() -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    found = data.load("cifar10", progress=False)
-    train, test = (torch.from_numpy(part).view(-1, 3, 32, 32) for part in (found.train_inputs, found.test_inputs))
-    labels, test_labels = (torch.from_numpy(part).argmax(dim=1) for part in (found.train_targets, found.test_targets))
-    return train, labels, test, test_labels
+def _cifar() -> tuple[Part, Part]:
+    return loaded("cifar10", (3, 32, 32))
 
 
 def _task(make: Callable[[], nn.Module], seed: int) -> Task:
-    train, labels, test, test_labels = _images()
+    (train, labels), (test, test_labels) = _cifar()
     loss = nn.functional.cross_entropy
 
     def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:

@@ -5,16 +5,15 @@ They have biases, and the activation also on the output.
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 import itertools
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
-from gradline.lab.problems.problem import Problem, check_plan
-from gradline.lab.tools.names import require_name
+from gradline.lab.problems.problem import Problem
+from gradline.lab.tools.arguments import require_count, require_counts
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
@@ -43,7 +42,7 @@ class Loss(Enum):
 
 @dataclass(frozen=True, kw_only=True)
 class Network(Problem):
-    """A data set, a network, a loss, where training starts, and how long it goes on.
+    """A fully connected network on a data set, with the arguments of `Problem` and these.
 
     ```python
     from gradline.lab.problems import PROBLEMS, Activation, Loss, Network
@@ -56,65 +55,40 @@ class Network(Problem):
     ```
 
     Args:
-        name: what it is called in studies, files and figures.
-        data: a data set of `gradline.lab.problems.data`.
         hidden: units of each hidden layer.
         activation: what follows every layer.
         loss: the loss of one sample.
         scale: standard deviation of the initial weights and biases, all N(0, scale²).
-        budget: evaluations of one run.
-        batch_sizes: those of the study.
         error_samples: losses and errors are measured on so many random samples; `None`: on all.
         dtype: of parameters and data, "float32" or "float64".
         z_score: inputs are standardised by the "train" rows, or, as published, by "all" rows.
         model: "package.module:function" that builds an `nn.Module` from a `torch.Generator`, in place of the fully
             connected network. Its outputs are what `loss` takes. It runs in the ordinary engine.
-        revision: raised when what is computed from all this changes.
     """
 
-    name: str
+    kind = "network"
+
     data: str
+    budget: int = 3000
+    batch_sizes: tuple[int, ...] = (10, 50, 100, 400)
     hidden: tuple[int, ...] = ()
     activation: Activation = Activation.SIGMOID
     loss: Loss = Loss.BCE
     scale: float = 1.0
-    budget: int = 3000
-    batch_sizes: tuple[int, ...] = (10, 50, 100, 400)
     error_samples: int | None = None
     dtype: str = "float64"
     z_score: str = "train"
     model: str | None = None
-    revision: int = 1
 
     def __post_init__(self) -> None:
-        require_name("name", self.name)
+        super().__post_init__()
         require(isinstance(self.data, str) and bool(self.data), "data", "a text", "it is looked up", self.data)
-        require(
-            all(type(units) is int and units > 0 for units in self.hidden),
-            "hidden",
-            "whole numbers above 0",
-            "they are numbers of units",
-            self.hidden,
-        )
-        require(
-            isinstance(self.scale, float | int) and 0.0 < self.scale < math.inf,
-            "scale",
-            "above 0 and finite",
-            "it is a standard deviation",
-            self.scale,
-        )
-        check_plan(self.budget, self.batch_sizes)
-        samples = self.error_samples
-        require(
-            samples is None or (type(samples) is int and samples > 0),
-            "error_samples",
-            "a whole number above 0, or None",
-            "it counts samples",
-            samples,
-        )
-        require(
-            self.dtype in ("float32", "float64"), "dtype", "float32 or float64", "others round too much", self.dtype
-        )
+        require_counts("hidden", self.hidden, "units")
+        good = isinstance(self.scale, float | int) and 0.0 < self.scale < math.inf
+        require(good, "scale", "above 0 and finite", "it is a standard deviation", self.scale)
+        require_count("error_samples", self.error_samples, "samples", optional=True)
+        good = self.dtype in ("float32", "float64")
+        require(good, "dtype", "float32 or float64", "others round too much", self.dtype)
         require(self.z_score in ("train", "all"), "z_score", "train or all", "it names rows", self.z_score)
 
     def load(self) -> DataSet:
@@ -127,18 +101,11 @@ class Network(Problem):
 
         return task(self, self.load(), seed=seed)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the problem as plain values, for JSON."""
-        lists = {name: list(getattr(self, name)) for name in ("hidden", "batch_sizes")}
-        enums = {name: getattr(self, name).value for name in ("activation", "loss")}
-        return {"kind": "network", **dataclasses.asdict(self), **lists, **enums}
-
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Network:
+    def from_dict(cls, values: dict[str, Any]) -> Self:
         """Return the network that `to_dict` described."""
-        lists = {name: tuple(values[name]) for name in ("hidden", "batch_sizes")}
         enums = {"activation": Activation(values["activation"]), "loss": Loss(values["loss"])}
-        return cls(**{name: value for name, value in values.items() if name != "kind"} | lists | enums)
+        return super().from_dict(values | enums)
 
     @property
     def samples(self) -> int:
@@ -147,9 +114,9 @@ class Network(Problem):
 
     @property
     def parameters(self) -> int:
-        """Weights and biases of the network. Of a `model`, what its own layers have."""
+        """Number of weights and biases of the network; of a `model` that of its parameters."""
         if self.model is not None:
-            return _parameters_of_model(self.model)
+            return super().parameters
         _, inputs, outputs = _shape(self.data)
         return sum((ins + 1) * outs for ins, outs in itertools.pairwise((inputs, *self.hidden, outputs)))
 
@@ -181,15 +148,8 @@ def _shape(name: str) -> tuple[int, int, int]:
     return *loaded.train_inputs.shape, loaded.train_targets.shape[1]
 
 
-@functools.cache
-def _parameters_of_model(name: str) -> int:
-    from gradline.lab.problems.networks import built
-
-    return sum(parameter.numel() for parameter in built(name, 0).parameters())
-
-
 def _table_2() -> list[Network]:
-    """The paper's problems, with Table 2's scales read as variances, and as its authors' programs have them."""
+    """Return the paper's problems, with Table 2's scales read as variances, and as its authors' programs have them."""
     bcwd = Network(name="bcwd-logr", data="bcwd")
     mnist = Network(
         name="mnist-net1",

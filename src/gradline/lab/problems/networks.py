@@ -19,9 +19,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from gradline.lab.problems.network import Activation, Loss, Network
-from gradline.lab.problems.problem import imported
 from gradline.lab.problems.sampling import Purpose, chosen_samples, generator
 from gradline.lab.problems.task import Measured, Task
+from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
 
 CHUNK = 4096
@@ -74,7 +74,7 @@ class Criterion:
     """Whether that is what they are."""
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        """Losses through which autograd goes back as `deltas` says."""
+        """Return losses whose gradients with respect to the pre-activations are `deltas`."""
         if self.consistent:
             return self.values(outputs, targets, 1)
         with torch.no_grad():
@@ -84,7 +84,7 @@ class Criterion:
 
 
 def criterion(problem: Network) -> Criterion:
-    """The loss of a problem."""
+    """Return the loss of a problem."""
     if problem.loss is Loss.MSE:
         squash = torch.sigmoid if problem.activation is Activation.SIGMOID else torch.tanh
         slope = _sigmoid_slope if problem.activation is Activation.SIGMOID else _tanh_slope
@@ -128,7 +128,7 @@ def _mse_deltas(q: Tensor, y: Tensor, slope: Callable[[Tensor], Tensor], factor:
 
 
 def published_values(z: Tensor, y: Tensor, units: int) -> Tensor:
-    """The authors' binary cross-entropy: in log10, averaged over the outputs. The order of the additions matters.
+    """Return the authors' binary cross-entropy: in log10, averaged over the outputs. The order of additions matters.
 
     Always in float64, as they had it: of 1e-12 beside 1 nothing would be left in float32.
     """
@@ -138,7 +138,7 @@ def published_values(z: Tensor, y: Tensor, units: int) -> Tensor:
 
 
 def published_deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
-    """The authors' gradient of it: with the natural logarithm, summed, and fading beyond |z| ≈ 34. In float64."""
+    """Return the authors' gradient of it: natural logarithm, summed, fading beyond |z| ≈ 34; in float64."""
     z, y = z.double(), y.double()
     q = torch.sigmoid(z)
     decay = torch.exp(-z.abs())  # even in z, so that large -z do not overflow
@@ -146,19 +146,19 @@ def published_deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
 
 
 def sizes(problem: Network, data: Data) -> tuple[int, ...]:
-    """The numbers of units from the inputs to the outputs."""
+    """Return the numbers of units from the inputs to the outputs."""
     return data.train_inputs.shape[1], *problem.hidden, data.train_targets.shape[1]
 
 
 def initial_weights(problem: Network, data: Data, seed: int) -> list[NDArray[np.float64]]:
-    """Weights and biases at the start, all N(0, scale²), in the order and shapes of `nn.Linear`'s parameters."""
+    """Return the initial weights and biases, all N(0, scale²), in the order and shapes of `nn.Linear`'s parameters."""
     source = generator(seed, Purpose.WEIGHTS)
     shapes = [shape for before, after in pairwise(sizes(problem, data)) for shape in ((after, before), (after,))]
     return [source.standard_normal(shape) * problem.scale for shape in shapes]
 
 
 def network(problem: Network, data: Data, *, seed: int) -> nn.Module:
-    """The network of a problem with the initial weights of a seed; it ends with the last pre-activations."""
+    """Return the network of a problem with the initial weights of a seed; it ends with the last pre-activations."""
     dtype = getattr(torch, problem.dtype)
     if problem.model is not None:
         model = built(problem.model, seed).to(dtype)
@@ -176,9 +176,7 @@ def network(problem: Network, data: Data, *, seed: int) -> nn.Module:
 
 def built(name: str, seed: int) -> nn.Module:
     """Import and call "package.module:function", which builds a module from a generator."""
-    module, _, function = name.partition(":")
-    require(bool(module and function), "model", "'package.module:function'", "it is imported and called", name)
-    build = imported("model", name, "it builds the network")
+    build = import_named("model", name, "function", "it builds the network")
     number = int(generator(seed, Purpose.WEIGHTS).integers(2**63 - 1))
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(number)  # for models that draw their weights as torch does
@@ -190,7 +188,7 @@ def built(name: str, seed: int) -> nn.Module:
 
 @torch.no_grad()
 def _check_outputs(model: nn.Module, problem: Network, data: Data) -> None:
-    """A model gives as many outputs as there are targets; broadcasting would hide that it does not."""
+    """Raise unless a model gives as many outputs as there are targets; broadcasting would hide it."""
     some = torch.from_numpy(np.asarray(data.train_inputs[:2])).to(getattr(torch, problem.dtype))
     training = model.training
     model.eval()
@@ -204,7 +202,7 @@ def _check_outputs(model: nn.Module, problem: Network, data: Data) -> None:
 
 
 def task(problem: Network, data: Data, *, seed: int) -> Task:
-    """The task of a problem on its data."""
+    """Return the task of a problem on its data."""
     dtype, loss = getattr(torch, problem.dtype), criterion(problem)
     arrays = (data.train_inputs, data.train_targets, data.test_inputs, data.test_targets)
     inputs, targets, *test = (torch.from_numpy(np.asarray(array)).to(dtype) for array in arrays)
@@ -238,12 +236,12 @@ def _loss_and_error(model: nn.Module, loss: Criterion, inputs: Tensor, targets: 
 
 
 def largest(outputs: Tensor, units: int) -> Tensor:
-    """The number of each sample's largest output: its class. Activations keep the order, so none is needed."""
+    """Return the number of each sample's largest output, its class. Activations keep the order: none is needed."""
     return outputs.max(dim=units).indices  # argmax is the same, and many times slower along any but the last dimension
 
 
 def angle_between(left: Tensor, right: Tensor) -> float:
-    """The angle between two vectors in radians, small ones exactly too; NaN where one has no direction."""
+    """Return the angle between two vectors in radians, exact for small ones; NaN where one has no direction."""
     lengths = float(left.norm()), float(right.norm())
     if not (min(lengths) > 0.0 and max(lengths) < math.inf):
         return math.nan

@@ -8,8 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.making import seeded
-from gradline.lab.problems.supervised import Part, Split, build_task
+from gradline.lab.problems.supervised import Part, Split, build_task, seeded
 from gradline.lab.problems.task import Measured, Task
 
 POINTS = 512

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import hashlib
 import importlib.util
@@ -16,8 +17,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from gradline.lab.problems.problem import Problem, check_plan, sizes
-from gradline.lab.tools.names import PATTERN, require_name
+from gradline.lab.problems.problem import Problem
+from gradline.lab.tools.arguments import PATTERN
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
@@ -106,13 +107,9 @@ class Training:
         batch = _moved(batch, next((parameter.device for parameter in model.parameters()), torch.device("cpu")))
         outputs, targets = (self.forward or _forward)(model, batch)
         loss = self.loss(outputs, targets)
-        require(
-            isinstance(loss, torch.Tensor) and loss.dim() == 0,
-            "loss",
-            "a function that returns a tensor without dimensions",
-            "it is the mean of a batch",
-            type(loss).__name__ if not isinstance(loss, torch.Tensor) else f"a tensor of shape {tuple(loss.shape)}",
-        )
+        scalar = isinstance(loss, torch.Tensor) and loss.dim() == 0
+        got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, torch.Tensor) else type(loss).__name__
+        require(scalar, "loss", "a function that returns a tensor without dimensions", "it is a batch's mean", got)
         if torch.is_grad_enabled():
             return loss, math.nan
         return loss, float((self.error or _wrong_classes)(outputs, targets))
@@ -153,6 +150,7 @@ class _Samples:
     """Training or validation samples: tensors, or the items of a data set."""
 
     def __init__(self, source: Any, name: str) -> None:
+        import torch
         from torch import Tensor
         from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
@@ -163,36 +161,27 @@ class _Samples:
             source = source.tensors
         self._tensors = isinstance(source, tuple | list) and all(isinstance(part, Tensor) for part in source)
         sized = hasattr(source, "__len__") and hasattr(source, "__getitem__")
-        require(
-            sized and not isinstance(source, IterableDataset),
-            name,
-            "a tuple of tensors, a data set with a length, or a DataLoader of one",
-            "all methods are trained on the same batches, which are drawn by index",
-            type(source).__name__,
-        )
+        rule = "a tuple of tensors, a data set with a length, or a DataLoader of one"
+        reason = "all methods are trained on the same batches, which are drawn by index"
+        require(sized and not isinstance(source, IterableDataset), name, rule, reason, type(source).__name__)
         lengths = {len(part) for part in source} if self._tensors else {len(source)}
         require(len(lengths) == 1, name, "tensors of equal length", "they belong together", sorted(lengths))
         require(lengths != {0}, name, "at least one sample", "there is nothing to train on", 0)
         self._source = source
-        self._chosen: Tensor | None = None
+        self._chosen = torch.arange(*lengths)
 
     def __len__(self) -> int:
-        if self._chosen is not None:
-            return len(self._chosen)
-        return len(self._source[0]) if self._tensors else len(self._source)
+        return len(self._chosen)
 
     def part(self, chosen: Tensor) -> _Samples:
         """Return some of the samples."""
-        found = object.__new__(_Samples)
-        found.__dict__ = self.__dict__ | {"_chosen": chosen}
+        found = copy.copy(self)
+        found._chosen = chosen
         return found
 
     def batch(self, chosen: Tensor | slice) -> Any:
         """Return a batch of chosen samples."""
-        import torch
-
-        places = torch.arange(len(self))[chosen] if isinstance(chosen, slice) else chosen.long()
-        places = places if self._chosen is None else self._chosen[places]
+        places = self._chosen[chosen if isinstance(chosen, slice) else chosen.long()]
         if self._tensors:
             return tuple(part[places.to(part.device)] for part in self._source)
         return self._collate([self._source[place] for place in places.tolist()])
@@ -214,29 +203,20 @@ def _mean(evaluate: Any, model: nn.Module, samples: _Samples, size: int) -> tupl
 
 @dataclass(frozen=True, kw_only=True)
 class Script(Problem):
-    """A problem that a function of a Python file builds.
+    """A problem that a function of a Python file builds, with the arguments of `Problem` and these.
 
     Args:
-        name: what it is called in studies, files and figures.
         path: the file; empty for a function of this process that is in no file.
         function: its name. It returns a `Training`, or the first fields of one as a tuple.
         digest: a hash of the source, so that results of another version are not taken for those of this one.
-        budget: evaluations of one run.
-        batch_sizes: samples of a batch.
     """
 
-    name: str
+    kind = "script"
+
     path: str
     function: str
     digest: str
-    budget: int = 1000
     batch_sizes: tuple[int, ...] = (BATCH_SIZE,)
-    data: None = None
-    revision: int = 1
-
-    def __post_init__(self) -> None:
-        require_name("name", self.name)
-        check_plan(self.budget, self.batch_sizes)
 
     def build(self, seed: int) -> Task:
         """Call the function with the random numbers of a seed, and return its task."""
@@ -267,20 +247,6 @@ class Script(Problem):
             )
         return found  # type: ignore[no-any-return]
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the problem as plain values, for JSON."""
-        return {"kind": "script", **dataclasses.asdict(self), "batch_sizes": list(self.batch_sizes)}
-
-    @property
-    def samples(self) -> int:
-        """Number of training samples."""
-        return sizes(self)[0]
-
-    @property
-    def parameters(self) -> int:
-        """Number of parameters that are trained."""
-        return sizes(self)[1]
-
     @property
     def described(self) -> str:
         """What is trained, in a line."""
@@ -293,7 +259,7 @@ def _seeded(seed: int, make: Callable[[], Any]) -> Any:
 
     import numpy as np
 
-    from gradline.lab.problems.making import seeded
+    from gradline.lab.problems.supervised import seeded
 
     numbers, others = np.random.get_state(), random.getstate()
     try:
@@ -394,9 +360,8 @@ def _checked(problem: Script, batch_size: int | None) -> tuple[int, Task, Measur
     size = batch_size or training.batch()
     require(size <= task.samples, "batch_size", f"at most {task.samples}", "there are so many training samples", size)
     loss = task.losses(task.model, torch.arange(size))
-    require(
-        loss.requires_grad, "loss", "a function of the model's outputs", "it has to have gradients", "one without them"
-    )
+    reason = "it has to have gradients"
+    require(loss.requires_grad, "loss", "a function of the model's outputs", reason, "one without them")
     loss.backward()  # type: ignore[no-untyped-call]
     task.model.zero_grad()
     was_training = task.model.training

@@ -1,4 +1,4 @@
-"""Tasks with samples to train on, samples to choose by, and samples to report: training, validation and test.
+"""Tasks of training, validation and test samples, and helpers of all tasks: seeded weights, means in chunks.
 
 Learning rates are chosen by validation samples. Test samples are evaluated once, at the end of a run, and nothing is
 chosen by them.
@@ -8,19 +8,35 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.making import CHUNK, seeded
+from gradline.lab.problems.sampling import Purpose, generator
 from gradline.lab.problems.task import Measured, Task
 
 Values: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Computes a number for each sample from outputs and targets: losses, or errors."""
 
+M = TypeVar("M", bound=nn.Module)
+CHUNK = 500
+"""Samples of one forward pass, where many are measured."""
 MEASURED = 1000
 """Training samples that the training loss is measured on, at most."""
+
+
+def seeded(seed: int, make: Callable[[], M]) -> M:
+    """Build a model with the initial weights of a seed; the global generator is left as it is."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(generator(seed, Purpose.WEIGHTS).integers(2**63 - 1)))
+        return make()
+
+
+def mean_of(samples: int, values: Callable[[Tensor], Tensor]) -> float:
+    """Return the mean of a per-sample value over samples 0 to `samples` - 1, computed in chunks."""
+    parts = torch.split(torch.arange(samples), CHUNK)
+    return sum((float(values(part).sum(dtype=torch.float64)) for part in parts), 0.0) / samples
 
 
 class Part(NamedTuple):
@@ -99,15 +115,15 @@ def build_task(
 
 
 def cross_entropy(outputs: Tensor, classes: Tensor) -> Tensor:
-    """Cross-entropy of each sample, in nats."""
+    """Return the cross-entropy of each sample, in nats."""
     return nn.functional.cross_entropy(outputs, classes, reduction="none")
 
 
 def wrong(outputs: Tensor, classes: Tensor) -> Tensor:
-    """Whether the class of each sample is wrong."""
+    """Return whether the class of each sample is wrong."""
     return outputs.argmax(dim=1) != classes
 
 
 def squared_error(outputs: Tensor, targets: Tensor) -> Tensor:
-    """Squared error of each sample, averaged over its outputs."""
+    """Return the squared error of each sample, averaged over its outputs."""
     return (outputs - targets).square().flatten(1).mean(dim=1)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.making import seeded
-from gradline.lab.problems.supervised import build_task, split
+from gradline.lab.problems.supervised import build_task, seeded, split
 from gradline.lab.problems.task import Measured, Task
 
 FEATURES = 40
@@ -39,11 +39,19 @@ def build_regression(seed: int) -> Task:
         errors: Tensor = model(inputs[rows]).squeeze(1) - targets[rows]
         return errors.square()
 
-    def measure(model: nn.Module) -> Measured:
-        test = float(squares(model, slice(1000, None)).mean())
-        return Measured(float(squares(model, slice(1000)).mean()), math.nan, test, math.nan)
+    return _task(seed, lambda: nn.Linear(FEATURES, 1, dtype=torch.float64), 1000, squares)
 
-    return Task(seeded(seed, lambda: nn.Linear(FEATURES, 1, dtype=torch.float64)), 1000, squares, measure)
+
+def _task(
+    seed: int, make: Callable[[], nn.Module], train: int, squares: Callable[[nn.Module, Tensor | slice], Tensor]
+) -> Task:
+    """Return the task whose first samples are for training and whose others are for testing."""
+
+    def measure(model: nn.Module) -> Measured:
+        parts = (float(squares(model, part).mean()) for part in (slice(train), slice(train, None)))
+        return Measured(next(parts), math.nan, next(parts), math.nan)
+
+    return Task(seeded(seed, make), train, squares, measure)
 
 
 class Factors(nn.Module):
@@ -79,11 +87,7 @@ def build_factorisation(seed: int) -> Task:
         errors: Tensor = model(row[chosen], column[chosen]) - entries[chosen]
         return errors.square()
 
-    def measure(model: nn.Module) -> Measured:
-        test = float(squares(model, slice(training, None)).mean())
-        return Measured(float(squares(model, slice(training)).mean()), math.nan, test, math.nan)
-
-    return Task(seeded(seed, Factors), training, squares, measure)
+    return _task(seed, Factors, training, squares)
 
 
 def build_split_factorisation(seed: int) -> Task:

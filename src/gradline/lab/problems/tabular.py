@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from gradline.lab.problems.supervised import Split, build_task, cross_entropy, split, squared_error, wrong
 from gradline.lab.problems.task import Task
-from gradline.lab.tools.extras import import_extra
+from gradline.lab.tools.imports import import_extra
 
 FRIEDMAN_TRAIN, FRIEDMAN_OTHERS = 400, 1000
 """Rows of Friedman's regression for training, and for validation and for testing each."""

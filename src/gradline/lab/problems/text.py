@@ -13,8 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.making import mean_of, seeded
-from gradline.lab.problems.supervised import Part, Split, build_task
+from gradline.lab.problems.supervised import Part, Split, build_task, mean_of, seeded
 from gradline.lab.problems.task import Measured, Task
 
 CONTEXT = 24

@@ -11,10 +11,8 @@ from functools import cache
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems import data
-from gradline.lab.problems.images import convolutional
-from gradline.lab.problems.making import seeded
-from gradline.lab.problems.supervised import Part, Split, build_task, cross_entropy, split, squared_error, wrong
+from gradline.lab.problems.images import convolutional, loaded
+from gradline.lab.problems.supervised import Part, Split, build_task, cross_entropy, seeded, split, squared_error, wrong
 from gradline.lab.problems.task import Task
 
 SHIFT = 2
@@ -32,20 +30,15 @@ NEW_TRAIN, NEW_VALIDATION, NEW_TEST = 1000, 2000, 2000
 @cache
 def mnist() -> Split:
     """MNIST as images in [0, 1] and class numbers."""
-    found = data.load("mnist-60000", z_score="none", progress=False)
-    images = torch.from_numpy(found.train_inputs).view(-1, 1, 28, 28) / 255.0
-    test = torch.from_numpy(found.test_inputs).view(-1, 1, 28, 28) / 255.0
-    labels, test_labels = (torch.from_numpy(part).argmax(dim=1) for part in (found.train_targets, found.test_targets))
-    parts = split(images, labels, 55_000, 5_000)
-    return parts._replace(test=Part(test, test_labels))
+    train, test = loaded("mnist-60000", (1, 28, 28), "none")
+    parts = split(train.inputs / 255.0, train.targets, 55_000, 5_000)
+    return parts._replace(test=Part(test.inputs / 255.0, test.targets))
 
 
 @cache
 def cifar() -> Split:
     """CIFAR10 as images with a mean of 0 and a standard deviation of 1 for each colour, and class numbers."""
-    found = data.load("cifar10", z_score="none", progress=False)
-    images, test = (torch.from_numpy(part).view(-1, 3, 32, 32) for part in (found.train_inputs, found.test_inputs))
-    labels, test_labels = (torch.from_numpy(part).argmax(dim=1) for part in (found.train_targets, found.test_targets))
+    (images, labels), (test, test_labels) = loaded("cifar10", (3, 32, 32), "none")
     means, deviations = images.mean(dim=(0, 2, 3), keepdim=True), images.std(dim=(0, 2, 3), keepdim=True)
     parts = split((images - means) / deviations, labels, 9_000, 1_000)
     return parts._replace(test=Part((test[:2000] - means) / deviations, test_labels[:2000]))

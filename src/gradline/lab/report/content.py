@@ -13,7 +13,7 @@ import pandas as pd
 from gradline.lab.figures import labels
 from gradline.lab.findings.claims import Verdict
 from gradline.lab.findings.query import SETTINGS
-from gradline.lab.jobs.store import Header
+from gradline.lab.jobs.result import Header
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.problems import Network, Problem
 from gradline.lab.tools.formatting import count, duration, number, percent, ranges

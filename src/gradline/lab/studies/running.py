@@ -1,4 +1,4 @@
-"""Running a study: plan it, and have its runs made by the engines of `gradline.lab.engines`."""
+"""Run a study: plan it, and compute its runs with the engines of `gradline.lab.engines`."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import os
 from collections.abc import Callable, Collection, Hashable
 
 from gradline.lab import engines
-from gradline.lab.jobs.engine import MakeEngine
 from gradline.lab.jobs.partial import Follower
 from gradline.lab.jobs.progress import Observer
+from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runner import Summary, run_all
 from gradline.lab.jobs.runs import Run
 from gradline.lab.studies import Study, load, plan, plan_tuned, validate
@@ -30,7 +30,7 @@ def run_study(
     make_engine: MakeEngine | None = None,
     key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
-    """Make those runs of a study that are not in a directory yet.
+    """Compute those runs of a study that are not stored in a directory yet.
 
     Where a study tunes methods, its runs on the tuning seed are made first, with those of all other methods; the runs
     of the chosen ones follow.
@@ -45,12 +45,12 @@ def run_study(
             of a Dask scheduler, "tcp://host:port".
         checkpoint_every: seconds between checkpoints of a task.
         threads: of torch in each worker. With 1, the default, results do not depend on the number of cores.
-        observer: is told how it goes on.
-        follower: is shown the runs while they grow, every few seconds, and those that are there already. See
+        observer: receives the progress.
+        follower: receives partial results every few seconds, and those that are stored already. See
             `gradline.lab.jobs.tensorboard`.
-        known: keys of runs that are not made, since their results are elsewhere.
+        known: keys of runs that are not computed, since their results are elsewhere.
         make_engine: makes engines other than those of `gradline.lab.engines`.
-        key: which runs may share an engine: those with equal keys.
+        key: returns a key of a run; runs with equal keys may share an engine.
 
     Raises `Interrupted` after Ctrl-C or SIGTERM. Failures of runs do not raise: they are in the summary.
     """

@@ -41,7 +41,7 @@ class Toml:
         self._lines = _lines(text)
 
     def line(self, place: Place) -> int | None:
-        """The line of a value, or of the nearest thing around it that has one."""
+        """Return the line of a value, or of the nearest table around it that has one."""
         while place:
             if place in self._lines:
                 return self._lines[place]
@@ -49,7 +49,7 @@ class Toml:
         return None
 
     def error(self, place: Place, message: str) -> StudyError:
-        """An error that says where it is."""
+        """Return an error that names the file, the line and the key."""
         line = self.line(place)
         where = self.file if line is None else f"{self.file}, line {line}"
         key = ".".join(str(part) for part in place if isinstance(part, str))
@@ -57,7 +57,7 @@ class Toml:
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, plural: str | None = None) -> str:
-    """Say that a name is not known, which one was perhaps meant, and which there are."""
+    """Return a message that a name is not known, which one was perhaps meant, and which there are."""
     names = sorted(known)
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else ""
@@ -72,7 +72,7 @@ def _syntax_error(file: str, message: str) -> str:
 
 
 def _lines(text: str) -> dict[Place, int]:
-    """The line of each table and key. Keys inside inline tables have none of their own."""
+    """Return the line of each table and key. Keys inside inline tables have none of their own."""
     lines: dict[Place, int] = {}
     counts: dict[Place, int] = {}
     table: Place = ()
@@ -96,7 +96,7 @@ def _parts(dotted: str) -> list[str]:
 
 
 def _inside(parts: list[str], counts: dict[Place, int]) -> Place:
-    """A header's place: `[method.options]` is within the last `[[method]]`."""
+    """Return a header's place: `[method.options]` is within the last `[[method]]`."""
     place: Place = ()
     for position, part in enumerate(parts):
         place = (*place, part)

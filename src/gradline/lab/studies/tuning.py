@@ -1,4 +1,4 @@
-"""The choice among candidates: by the validation loss at the end of their runs on the tuning seed, in each setting."""
+"""Choose among candidates by the validation loss at the end of their runs on the tuning seed, in each setting."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import numpy as np
 from gradline.lab.jobs.result import Result, Status
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Method
-from gradline.lab.studies import Setting, Study, Tuned, plan
+from gradline.lab.studies.study import Setting, Study, Tuned, plan
 
 
 def choices(directory: str | os.PathLike[str], study: Study) -> Callable[[Setting, Tuned], Method | None]:
-    """Return what chooses a candidate for a setting by the results in a directory, as far as they are there."""
+    """Return a function that chooses a candidate for a setting, by the results that are in a directory."""
     store = Store(directory)
     found: dict[tuple[str, int, int, str], float] = {}
     everyone = tuple(Tuned(name, candidates + others) for name, candidates, others in study.tuned)
@@ -43,7 +43,7 @@ def lowest(losses: Mapping[str, float]) -> str | None:
 
 
 def final_loss(result: Result) -> float:
-    """The last validation loss within the budget; infinite if the run did not reach its end, or if it is NaN."""
+    """Return the last validation loss within the budget; infinite if the run did not reach its end or if it is NaN."""
     if result.status is not Status.DONE:
         return math.inf
     losses = result.columns["validation_loss"]

@@ -1,4 +1,4 @@
-"""Write files atomically, and read compressed ones with a bound on their size."""
+"""Write files atomically."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 Report: TypeAlias = Callable[[str], None]
 """Receives messages about files that were ignored, and why."""
@@ -40,36 +40,6 @@ def atomic_write(path: Path, *, sync: bool = True) -> Iterator[BinaryIO]:
         raise
     if sync:
         _sync_directory(path.parent)
-
-
-class Readable(Protocol):
-    """A stream of bytes."""
-
-    def read(self, size: int, /) -> bytes:
-        """Return up to `size` bytes; none at the end."""
-        ...
-
-
-class Limited:
-    """Stream that raises a `ValueError` after too many bytes, for compressed content of unknown size.
-
-    Args:
-        stream: the stream to read.
-        most: the largest number of bytes.
-        what: its name in the error.
-    """
-
-    def __init__(self, stream: Readable, most: int, what: str) -> None:
-        self._stream, self._left, self._most, self._what = stream, most, most, what
-
-    def read(self, size: int = -1) -> bytes:
-        """Return up to `size` bytes, or all of them."""
-        wanted = self._left + 1 if size < 0 else min(size, self._left + 1)
-        found = self._stream.read(wanted)
-        self._left -= len(found)
-        if self._left < 0:
-            raise ValueError(f"{self._what} must have at most {self._most:,} bytes when it is unpacked, got more")
-        return found
 
 
 def remove_temporary_files(directory: Path) -> None:

@@ -9,12 +9,14 @@ import math
 from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+
+_PLAIN = (nn.Parameter, Tensor)
 
 
 def is_sharded(tensor: Tensor) -> bool:
     """Return whether a tensor is distributed over a mesh of processes."""
-    return hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
+    return type(tensor) not in _PLAIN and hasattr(tensor, "device_mesh") and hasattr(tensor, "to_local")
 
 
 def shards(parameter: Tensor) -> int:
@@ -26,10 +28,12 @@ def shards(parameter: Tensor) -> int:
     return math.prod(size for size, placement in sizes if not placement.is_replicate())  # shards have several classes
 
 
-@torch.no_grad()
 def local(tensor: Tensor) -> Tensor:
     """Return the local shard, which shares memory with the tensor."""
-    return cast(Any, tensor).to_local() if is_sharded(tensor) else tensor
+    if not is_sharded(tensor):
+        return tensor
+    with torch.no_grad():
+        return cast(Tensor, cast(Any, tensor).to_local())
 
 
 def local_gradient(parameter: Tensor, gradient: Tensor) -> Tensor:

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from gradline.lab.engines import lockstep_accepts
+from gradline.lab.engines.lockstep.factored import Factored
 from gradline.lab.engines.lockstep.group import Group
 from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.engines.lockstep.measures import Measures
@@ -28,9 +30,11 @@ from gradline.lab.problems import Network
 from gradline.lab.problems.networks import Data
 
 NAME = "lockstep"
-VERSION = 2
+VERSION = 3
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
+RANK = 32
+"""The largest batch with which the gradient of a large network is kept as factors: with 100 samples they cost more."""
 ROUNDS = 8
 """Evaluations of a row of a large network before it is the next one's turn, and the cache's contents change."""
 
@@ -133,7 +137,8 @@ class Lockstep:
         self._groups = []
         for saved in state["groups"]:
             rows = [row(one) for one in saved["rows"]]
-            group = Group(rows, Points.restored(saved["points"]), self._layers, self._measures)
+            kind = Factored if "origin" in saved["points"] else Points
+            group = Group(rows, kind.restored(saved["points"], self._layers), self._layers, self._measures)
             group.seconds = saved["seconds"]
             self._groups.append(group)
         self._measures.load_state_dict(
@@ -152,9 +157,14 @@ class Lockstep:
             most = self._capacity(max(sizes)[0])
             for begin in range(0, len(rows), most):
                 part = rows[begin : begin + most]
-                points = Points.at([self._layers.start(_network(row.run), row.run.seed) for row in part])
-                groups.append(Group(part, points, self._layers, self._measures))
+                starts = [self._layers.start(_network(row.run), row.run.seed) for row in part]
+                groups.append(Group(part, self._points(starts, max(sizes)[0]), self._layers, self._measures))
         return groups
+
+    def _points(self, starts: list[Tensor], size: int) -> Points | Factored:
+        if self._layers.large and size <= RANK:
+            return Factored(starts[0][None], None, self._layers)
+        return Points.at(starts, self._layers)
 
     def _capacity(self, size: int) -> int:
         """How many rows with batches of a size go together."""

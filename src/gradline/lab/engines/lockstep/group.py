@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
+from gradline.lab.engines.lockstep.factored import Factored
 from gradline.lab.engines.lockstep.layers import Layers, Pass, variances_of_means
 from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
@@ -19,7 +19,7 @@ from gradline.protocol import Record
 class Group:
     """Some rows and their points. `round` makes one evaluation for each row."""
 
-    def __init__(self, rows: list[Row], points: Points, layers: Layers, measures: Measures) -> None:
+    def __init__(self, rows: list[Row], points: Points | Factored, layers: Layers, measures: Measures) -> None:
         self.rows = rows
         self.points = points
         self.seconds = 0.0  # of each row that is there
@@ -62,23 +62,16 @@ class Group:
     def _evaluate(self, places: Sequence[int], number: int) -> Pass:
         """One evaluation of rows whose batches have one size."""
         rows = [self.rows[place] for place in places]
-        points, all_rows = self.points, len(places) == len(self.rows)
-        if all_rows:
-            weights, gradients = points.blocks(self._layers.views)
-        else:
-            chosen = torch.tensor(places)
-            g = torch.empty(len(places), points.x.shape[1], dtype=points.x.dtype)
-            weights, gradients = self._layers.views(points.x.index_select(0, chosen)), self._layers.views(g)
         if rows[0].source.whole:
             samples = self._layers.whole(len(rows))
         else:
             batches = [row.batch() for row in rows]
             indices = np.concatenate(batches) if len(batches) > 1 else batches[0]
             samples = self._layers.gather(torch.from_numpy(indices), len(rows), number)
-        seen = self._layers.evaluate(weights, samples, gradients, values=self._valued, number=number)
-        if not all_rows:
-            points.g.index_copy_(0, chosen, g)
-        return seen
+        if len(rows) == len(self.rows):
+            return self.points.evaluate(samples, values=self._valued, number=number)
+        assert isinstance(self.points, Points)
+        return self.points.evaluate_some(places, samples, values=self._valued, number=number)
 
     def _tell(
         self,
@@ -98,7 +91,7 @@ class Group:
                 if outcome is None:
                     continue
                 if outcome.probe is None:
-                    self._end(row, place, row.driver.accept(), self.points.x0)
+                    self._end(row, place, row.driver.accept(), moved=False)
                     continue
                 if outcome.probe != row.probes_made - 1:
                     if row.reuse and not row.spent:
@@ -108,7 +101,7 @@ class Group:
                 row.count()
                 begin.append(number)
                 continue
-            self._end(row, place, row.driver.accept(), self.points.x)
+            self._end(row, place, row.driver.accept(), moved=True)
             taken.append(place)
             if row.reuse and not row.over:
                 begin.append(number)
@@ -140,7 +133,7 @@ class Group:
             if begun:
                 fresh.append(place)
             else:
-                self._end(row, place, row.driver.last, self.points.x0)  # type: ignore[arg-type]
+                self._end(row, place, row.driver.last, moved=False)  # type: ignore[arg-type]
         return fresh
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
@@ -152,7 +145,9 @@ class Group:
                 continue
             part = seen.only(numbers)
             chosen = [places[number] for number in numbers]
-            g = self.points.g if len(chosen) == len(self.rows) else self.points.g.index_select(0, torch.tensor(chosen))
+            g = self.points.g
+            if g is not None and len(chosen) < len(self.rows):
+                g = g.index_select(0, torch.tensor(chosen))
             slope_vars = self._layers.slope_variances(part, g, diagonal=diagonal)
             assert part.losses is not None
             value_vars = variances_of_means(part.losses)
@@ -160,13 +155,13 @@ class Group:
             found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
         return found
 
-    def _end(self, row: Row, place: int, record: Record[Any, Any], accepted: Tensor) -> None:
+    def _end(self, row: Row, place: int, record: Record[Any, Any], *, moved: bool) -> None:
         """Note the end of a search, before anything is taken: x0 and g0 are still those it began from."""
         if row.end(record):
             angle = float("nan")
             if row.run.angle and record.transcript:
                 angle = self._measures.angle(self.points.x0[place], self.points.g0[place])
-            self._measures.add(row.run, row.table, accepted[place], angle)
+            self._measures.add(row.run, row.table, (self.points.x if moved else self.points.x0)[place], angle)
 
     def _leave(self) -> list[Row]:
         done = [row for row in self.rows if row.over]
@@ -174,6 +169,7 @@ class Group:
             stay = [place for place, row in enumerate(self.rows) if not row.over]
             self.rows = [self.rows[place] for place in stay]
             if stay:
+                assert isinstance(self.points, Points)
                 self.points.keep(stay)
             self._look()
         return done

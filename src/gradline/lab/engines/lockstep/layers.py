@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from torch import Tensor
 
 from gradline.lab.problems import Activation, Network
 from gradline.lab.problems.networks import Criterion, Data, criterion, initial_weights, largest, sizes
+
+if TYPE_CHECKING:
+    from gradline.lab.engines.lockstep.factored import Along
 
 CHUNK = 2**22
 """Passes over all samples go in pieces of about so many activations of one layer."""
@@ -120,42 +123,58 @@ class Layers:
         return self.train.expand(rows, *self.train.shape)
 
     def evaluate(
-        self, weights: list[Tensor], samples: Tensor, gradients: list[Tensor], *, values: bool, number: int = 0
+        self,
+        weights: list[Tensor],
+        samples: Tensor,
+        gradients: list[Tensor] | None,
+        *,
+        values: bool,
+        number: int = 0,
+        along: Along | None = None,
     ) -> Pass:
         """The gradients of the mean losses at n points on n batches, into `gradients`; with the losses, if asked.
 
         Points and gradients come as their blocks, see `views`. What it returns stands until the next evaluation of this
-        shape and number: passes that are needed at the same time have different ones.
+        shape and number: passes that are needed at the same time have different ones. With `along` the points are at a
+        step from `weights`; without `gradients` what is returned has their factors.
         """
         rows = len(weights[0])
         size = samples.shape[1]
-        inputs, z, targets = self._forward(weights, samples, self._space(rows, size, number).hidden)
+        inputs, z, targets = self._forward(weights, samples, self._space(rows, size, number).hidden, along)
         z, targets = self._filled(z), self._filled(targets)
         losses = self.criterion.values(z, targets, 1)[:, :size] if values else None
         delta = self.criterion.deltas(z, targets, 1)[:, :, :size].mul_(1.0 / size).to(self.dtype)
         deltas = [delta]
         direct = rows == 1 or len(weights) == 1  # batched products are fast only into contiguous memory
         for layer in reversed(range(len(weights))):
-            if direct:
+            if gradients is None:
+                pass
+            elif direct:
                 torch.bmm(delta, inputs[layer].transpose(1, 2), out=gradients[layer])
             else:
                 gradients[layer].copy_(torch.bmm(delta, inputs[layer].transpose(1, 2)))
-            if layer:
-                units = self.sizes[layer]
-                back = self._product(weights[layer][:, :, :units].transpose(1, 2), delta)
+            units = self.sizes[layer]
+            back = self._product(weights[layer][:, :, :units].transpose(1, 2), delta) if layer else None
+            if along is not None:
+                along.backward(layer, delta, back)
+            if back is not None:
                 delta = self._squash_back(back, inputs[layer][:, :units])
                 deltas.append(delta)
         return Pass(inputs, deltas[::-1], losses)
 
     def _forward(
-        self, weights: list[Tensor], samples: Tensor, hidden: list[Tensor]
+        self, weights: list[Tensor], samples: Tensor, hidden: list[Tensor], along: Along | None
     ) -> tuple[list[Tensor], Tensor, Tensor]:
         table = samples.transpose(1, 2)
         inputs = [table[:, : self._columns[0]]]
-        for weight, room in zip(weights, hidden, strict=False):
-            self._squash(self._product(weight, inputs[-1]), out=room[:, : weight.shape[1]])
-            inputs.append(room)
-        return inputs, self._product(weights[-1], inputs[-1]), table[:, self._columns[0] :]
+        for layer, weight in enumerate(weights):
+            z = self._product(weight, inputs[-1])
+            if along is not None:
+                along.forward(layer, inputs[-1], z)
+            if layer < len(hidden):
+                self._squash(z, out=hidden[layer][:, : weight.shape[1]])
+                inputs.append(hidden[layer])
+        return inputs, z, table[:, self._columns[0] :]
 
     def _product(self, weights: Tensor, activations: Tensor) -> Tensor:
         """Units × samples, with samples first in memory where that is better."""
@@ -182,19 +201,29 @@ class Layers:
             rooms[-1][:, units] = 1.0
         return rooms
 
-    def slope_variances(self, seen: Pass, g: Tensor, *, diagonal: bool) -> Tensor:
-        """The variances of the mean slopes along each row's own gradient, (n,): exact, or Σ g_i² var g_i."""
-        size = seen.size
+    def slope_variances(self, seen: Pass, g: Tensor | None, *, diagonal: bool) -> Tensor:
+        """The variances of the mean slopes along each row's own gradient, (n,): exact, or Σ g_i² var g_i.
+
+        Without `g`, the gradient that the pass has left, it is computed from the pass.
+        """
+        size, rows = seen.size, len(seen.deltas[0])
+        blocks = [None] * len(seen.deltas) if g is None else self.views(g)
         if diagonal:
-            total = torch.zeros(len(g), dtype=self.dtype)
-            for a, delta, block in zip(seen.inputs, seen.deltas, self.views(g), strict=True):
-                squares = block.square()
+            total = torch.zeros(rows, dtype=self.dtype)
+            for a, delta, block in zip(seen.inputs, seen.deltas, blocks, strict=True):
+                if block is None and (size * (size + 1) // 2) ** 2 * (len(a[0]) + len(delta[0])) <= (
+                    2 * size * len(a[0]) * len(delta[0])
+                ):
+                    total.add_(_fourth_powers(a, delta))
+                    continue
+                squares = torch.bmm(delta, a.mT).square_() if block is None else block.square()
                 total.add_(_products(torch.bmm(squares, a.square()), delta.square()), alpha=size)
                 total.sub_(_products(squares, squares))
             return total.div_(size - 1).clamp_(min=0.0)
-        slopes = torch.zeros(len(g), size, dtype=self.dtype)
-        for a, delta, block in zip(seen.inputs, seen.deltas, self.views(g), strict=True):
-            if size * (block.shape[1] + block.shape[2]) <= block.shape[1] * block.shape[2]:
+        slopes = torch.zeros(rows, size, dtype=self.dtype)
+        for a, delta, block in zip(seen.inputs, seen.deltas, blocks, strict=True):
+            units, columns = delta.shape[1], a.shape[1]
+            if block is None or size * (units + columns) <= units * columns:
                 alike = torch.bmm(a.transpose(1, 2), a).mul_(torch.bmm(delta.transpose(1, 2), delta))
                 slopes += alike.sum(dim=2)
             else:
@@ -259,6 +288,23 @@ def _products(left: Tensor, right: Tensor) -> Tensor:
     """The sum of the products of all numbers of each row."""
     products: Tensor = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
     return products
+
+
+def _fourth_powers(a: Tensor, delta: Tensor) -> Tensor:
+    """B Σ g² (δ²) (a²)ᵀ - Σ g⁴ of g = δ aᵀ, summed over all entries, (n,): without g, from pairs of the B samples.
+
+    g² is a sum over pairs k, l of δ_k δ_l a_k a_l, so both sums are over products of pairs with pairs. Pairs k < l
+    count twice.
+    """
+    size = a.shape[2]
+    first, second = torch.triu_indices(size, size)
+    same = first == second
+    weights = torch.where(same, 1.0, 2.0).to(a.dtype)
+    pairs = (part.mT[:, first] * part.mT[:, second] for part in (a, delta))
+    left, right = (torch.bmm(pair, pair.mT) for pair in pairs)
+    products = left.mul_(right)
+    found: Tensor = (products @ (size * same.to(a.dtype) - weights)) @ weights
+    return found
 
 
 class _Space:

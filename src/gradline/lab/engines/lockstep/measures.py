@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from gradline.lab.engines.lockstep.layers import Layers
+from gradline.lab.jobs.result import Table
 from gradline.lab.jobs.runs import Run
-from gradline.lab.jobs.tables import Table
 from gradline.lab.problems.networks import angle_between
 from gradline.lab.problems.sampling import chosen_samples
 

@@ -6,30 +6,32 @@ Steepest descent moves along d = -g0, so directions need no room of their own: x
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradline.lab.engines.lockstep.layers import Layers, Pass
+
 
 class Points:
     """Four vectors for each row. Where all rows accept what was evaluated, the roles change and nothing is copied."""
 
-    def __init__(self, tensor: Tensor, side: int = 0) -> None:
+    def __init__(self, tensor: Tensor, layers: Layers, side: int = 0) -> None:
         self._tensor = tensor  # (points or gradients, one side or the other, rows, parameters)
+        self._layers = layers
         self._side = side
-        self._largest = torch.finfo(tensor.dtype).max
         self._blocks: dict[int, tuple[list[Tensor], list[Tensor]]] = {}
         self._assign()
 
     @classmethod
-    def at(cls, starts: Sequence[Tensor]) -> Points:
+    def at(cls, starts: Sequence[Tensor], layers: Layers) -> Points:
         """Rows at their starts, with no gradient yet."""
         tensor = torch.zeros(2, 2, len(starts), len(starts[0]), dtype=starts[0].dtype)
         for row, start in enumerate(starts):
             tensor[0, 0, row] = start
-        return cls(tensor)
+        return cls(tensor, layers)
 
     def _assign(self) -> None:
         here, there = self._side, 1 - self._side
@@ -39,11 +41,21 @@ class Points:
     def __len__(self) -> int:
         return self._tensor.shape[2]
 
-    def blocks(self, views: Callable[[Tensor], list[Tensor]]) -> tuple[list[Tensor], list[Tensor]]:
-        """The layers' blocks of x and g: always the same two pairs, so they are made once."""
-        if self._side not in self._blocks:
-            self._blocks[self._side] = views(self.x), views(self.g)
-        return self._blocks[self._side]
+    def evaluate(self, samples: Tensor, *, values: bool, number: int) -> Pass:
+        """Evaluate all rows; see `Layers.evaluate`."""
+        if self._side not in self._blocks:  # always the same two pairs, so they are made once
+            self._blocks[self._side] = self._layers.views(self.x), self._layers.views(self.g)
+        weights, gradients = self._blocks[self._side]
+        return self._layers.evaluate(weights, samples, gradients, values=values, number=number)
+
+    def evaluate_some(self, rows: Sequence[int], samples: Tensor, *, values: bool, number: int) -> Pass:
+        """Evaluate some of the rows."""
+        chosen = torch.tensor(rows)
+        g = torch.empty(len(rows), self.x.shape[1], dtype=self.x.dtype)
+        weights, gradients = self._layers.views(self.x.index_select(0, chosen)), self._layers.views(g)
+        seen = self._layers.evaluate(weights, samples, gradients, values=values, number=number)
+        self.g.index_copy_(0, chosen, g)
+        return seen
 
     def go(self, steps: Sequence[float]) -> None:
         """Put every row at its step."""
@@ -51,11 +63,7 @@ class Points:
 
     def go_one(self, row: int, step: float) -> None:
         """Put one row at a step."""
-        torch.add(self.x0[row], self.g0[row], alpha=-self._fitting(step), out=self.x[row])
-
-    def _fitting(self, step: float) -> float:
-        """The step, or infinity where it is beyond the precision: torch refuses such numbers."""
-        return step if step <= self._largest else math.inf
+        torch.add(self.x0[row], self.g0[row], alpha=-fitting(step, self.x.dtype), out=self.x[row])
 
     def measure(self) -> list[tuple[float, float]]:
         """The slope along -g0 and the squared length of g, for each row."""
@@ -95,6 +103,11 @@ class Points:
         return {"tensor": self._tensor.clone(), "side": self._side}
 
     @classmethod
-    def restored(cls, state: dict[str, Any]) -> Points:
+    def restored(cls, state: dict[str, Any], layers: Layers) -> Points:
         """The inverse of `state_dict`."""
-        return cls(state["tensor"].clone(), state["side"])
+        return cls(state["tensor"].clone(), layers, state["side"])
+
+
+def fitting(step: float, dtype: torch.dtype) -> float:
+    """The step, or infinity where it is beyond the precision: torch refuses such numbers."""
+    return step if step <= torch.finfo(dtype).max else math.inf

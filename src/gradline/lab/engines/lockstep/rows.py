@@ -19,8 +19,8 @@ from gradline.lab.engines.sampling import (
     reuses,
     stuck,
 )
+from gradline.lab.jobs.result import Table
 from gradline.lab.jobs.runs import Run, Sampling
-from gradline.lab.jobs.tables import Table
 from gradline.lab.problems.sampling import Batches, Indices
 from gradline.protocol import (
     Moments,
@@ -120,10 +120,7 @@ class Row:
 
     def step(self) -> float:
         """Where the next evaluation is."""
-        pending = self.driver.pending
-        if pending is None:
-            return 0.0
-        return pending.step if pending.outcome is None else pending.outcome.step
+        return self.driver.step
 
     def count(self) -> None:
         """Count an evaluation at an origin, and its batch."""

@@ -28,8 +28,8 @@ from gradline.lab.problems.data.files import (
     part_of,
     state_of,
 )
-from gradline.lab.tools.extras import import_extra
 from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.imports import import_extra
 
 RETRIES = 2
 """Further attempts at each mirror, after 1 and 2 seconds."""

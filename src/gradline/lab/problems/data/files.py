@@ -13,7 +13,7 @@ from enum import Enum
 from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
-from gradline.lab.tools.extras import import_extra
+from gradline.lab.tools.imports import import_extra
 
 DIRECTORY_VARIABLE = "GRADLINE_DATA"
 

@@ -10,7 +10,6 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
@@ -18,9 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from gradline.lab.problems.data import cifar10, mnist, scikit
-from gradline.lab.problems.data.dataset import DataSet, Samples, targets
+from gradline.lab.problems.data.dataset import DataSet, Samples, ZScore, targets
 from gradline.lab.problems.data.files import DataError, Download, data_directory
-from gradline.lab.problems.data.scaling import ZScore
+from gradline.lab.tools.imports import import_named
 
 
 @dataclass(frozen=True)
@@ -75,24 +74,14 @@ def register(name: str, source: Source, *, replace: bool = False) -> None:
 def find(name: str) -> Source:
     """Return the source of a registered name or of "package.module:source"."""
     if ":" in name:
-        return _imported(name)
+        source = import_named("data", name, "source", "it reads the data")
+        if not isinstance(source, Source):
+            raise TypeError(f"data must be a gradline.lab.problems.data.Source, but {name} is {source!r}")
+        return source
     try:
         return SOURCES[name]
     except KeyError:
         raise ValueError(f"name must be one of {', '.join(SOURCES)} (or registered before), got {name!r}") from None
-
-
-def _imported(name: str) -> Source:
-    module, _, attribute = name.partition(":")
-    try:
-        source = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise ValueError(f"data must be 'package.module:source' that can be imported, got {name!r}: {error}") from error
-    if not isinstance(source, Source):
-        raise TypeError(
-            f"data must be a gradline.lab.problems.data.Source (it reads the data), but {name} is {source!r}"
-        )
-    return source
 
 
 def load(

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from gradline.lab.problems.data.dataset import Samples
-from gradline.lab.tools.extras import import_extra
+from gradline.lab.tools.imports import import_extra
 
 BCWD_TRAINING = int(
     "12AEF23977B57BEC1FBFFFBBFF8EA3FB6DC5F9FFB2F3D7D5F57D8D37124F77BF2F5B3BBF"

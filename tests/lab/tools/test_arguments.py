@@ -8,7 +8,7 @@ import pytest
 from gradline.lab.methods import METHODS, SearchMethod
 from gradline.lab.problems import PROBLEMS
 from gradline.lab.studies import Study, load
-from gradline.lab.tools.names import MOST_BYTES
+from gradline.lab.tools.arguments import MOST_BYTES
 from gradline.searches import GolsI
 
 BAD = [

@@ -1,0 +1,43 @@
+"""Import optional packages, and objects that a user names by a text."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+from gradline.installing import not_installed
+
+
+def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
+    """Import `module`, or raise a `ModuleNotFoundError` that names the extra of gradline that installs it.
+
+    Args:
+        module: dotted name.
+        purpose: what needs it, the subject of the error's sentence.
+        extra: the extra of gradline that has it.
+    """
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        missing = module.split(".")[0]
+        if error.name is None or error.name.split(".")[0] != missing:
+            raise
+        raise not_installed(purpose, missing, extra) from error
+
+
+def import_named(argument: str, name: str, kind: str, reason: str) -> Any:
+    """Import and return the object that "package.module:attribute" names.
+
+    Args:
+        argument: the argument that has the name, for the error.
+        name: the name.
+        kind: what the attribute is: "function", "Class".
+        reason: what it is for, for the error.
+    """
+    module, _, attribute = name.partition(":")
+    try:
+        return getattr(import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:  # ValueError: an empty module name
+        raise ValueError(
+            f"{argument} must be 'package.module:{kind}' that can be imported ({reason}), got {name!r}: {error}"
+        ) from error
