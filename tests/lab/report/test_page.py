@@ -19,9 +19,9 @@ from gradline.lab.figures import FIGURES, labels
 from gradline.lab.findings.reading import pack_directory
 from gradline.lab.methods import METHODS, SearchMethod
 from gradline.lab.problems import PROBLEMS
-from gradline.lab.report.content import result_table
 from gradline.lab.report.overview import endings, overview
 from gradline.lab.report.searches import searches
+from gradline.lab.report.tables import results_table
 from gradline.lab.studies import Study
 
 OF_RUNS = {name for name, figure in FIGURES.items() if figure.needs and name != "study_today"}
@@ -122,8 +122,8 @@ def test_the_best_of_each_row_is_marked(store):
     for place, method in enumerate(found["methods"]):
         name = next(name for name, label in labels.METHODS.items() if label == method["label"])
         assert losses["cells"][0][place]["value"] == medians[name]
-    rows = result_table(table)["rows"]
-    column = result_table(table)["header"].index("Train loss")
+    rows = results_table(table).rows
+    column = results_table(table).header.index("train loss")
     assert [row[column].best for row in rows] == [row[column].value == medians.min() for row in rows]
 
 
@@ -278,6 +278,13 @@ def test_the_page_is_whole_in_the_wheel(tmp_path):
     root = small_store.__file__.rpartition("tests")[0]
     (wheel,) = builders.WheelBuilder(root).build(directory=str(tmp_path))
     names = zipfile.ZipFile(wheel).namelist()
-    for name in ("page.html.jinja", "page.js", "page.css"):
+    for name in (
+        "base.html.jinja",
+        "compare.html.jinja",
+        "macros.html.jinja",
+        "page.html.jinja",
+        "page.js",
+        "page.css",
+    ):
         assert f"gradline/lab/report/{name}" in names
         assert files("gradline.lab.report").joinpath(name).is_file()
