@@ -12,10 +12,11 @@ from pathlib import Path
 import pandas as pd
 
 from gradline.lab import summary
-from gradline.lab.cli.claims import table_of
+from gradline.lab.cli.verbs.claims import table_of
 from gradline.lab.findings.bounded import first_claim
 from gradline.lab.findings.claims import claims, spread
 from gradline.lab.findings.statements import broken
+from gradline.lab.report.tables import markdown
 
 HERE = Path(__file__).parent
 PACKED = HERE.parent / "results" / "paper.json.gz"
@@ -23,12 +24,9 @@ PUBLISHED = "-published-loss"
 
 
 def losses(runs: pd.DataFrame) -> str:
-    """PrLS with the consistent and with the published loss, on the same seeds."""
-    lines = [
-        "| problem | B | seeds, evaluations | consistent: broke down | training error "
-        "| as published: broke down | training error |",
-        "|---|---|---|---|---|---|---|",
-    ]
+    """Return PrLS with the consistent and with the published loss, on the same seeds."""
+    header = ["problem", "B", "seeds, evaluations", "consistent: broke down", "training error"]
+    rows = []
     prls = runs[(runs["method"] == "prls") & (runs["sampling"] == "dynamic") & runs["direction_batch_size"].isna()]
     pairs = prls[prls["problem"].astype(str).str.endswith(PUBLISHED)]
     for (problem, size, budget), theirs in pairs.groupby(["problem", "batch_size", "budget"], observed=True):
@@ -36,11 +34,11 @@ def losses(runs: pd.DataFrame) -> str:
         ours = prls[(prls["problem"] == plain) & (prls["batch_size"] == size) & (prls["budget"] == budget)]
         seeds = set(ours["seed"]) & set(theirs["seed"])
         ours, theirs = (some[some["seed"].isin(seeds)].drop_duplicates("seed") for some in (ours, theirs))
-        cells = [
-            f"{int(broken(some).sum())} of {len(some)} | {spread(some['final_train_error'])}" for some in (ours, theirs)
-        ]
-        lines.append(f"| {plain} | {size} | {len(seeds)}, {budget:,} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        row = [plain, size, f"{len(seeds)}, {budget:,}"]
+        for some in (ours, theirs):
+            row += [f"{int(broken(some).sum())} of {len(some)}", spread(some["final_train_error"])]
+        rows.append(row)
+    return _table([*header, "as published: broke down", "training error"], rows)
 
 
 def static_and_dynamic(runs: pd.DataFrame) -> str:
@@ -82,9 +80,8 @@ def _median(runs: pd.DataFrame, **where: object) -> str:
     return "not run" if math.isnan(value) else f"{value:.2g}"
 
 
-def _table(head: list[str], rows: list[list[object]]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join(f"| {' | '.join(map(str, line))} |" for line in lines)
+def _table(header: list[str], rows: list[list[object]]) -> str:
+    return markdown(header, rows, words=range(len(header)))
 
 
 def main() -> None:

@@ -7,27 +7,24 @@ hand. mkdocs draws the pictures before a build. A test holds the page against th
 from __future__ import annotations
 
 import math
-import os
 import re
 import sys
-from collections.abc import Callable, Container, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any
 
-import matplotlib
 from matplotlib.figure import Figure
 
-from gradline.lab.figures import style
-from gradline.lab.figures.compare_heat import draw_heat, heat_data
-from gradline.lab.figures.compare_lines import draw_losses, draw_profile, losses_data, profile_data
-from gradline.lab.figures.train_questions import compute_data, drawings
+from gradline.lab.figures import compare_lines, style, train_questions
 from gradline.lab.findings import reading
-from gradline.lab.findings.comparison import SIZES, Comparison, Score
+from gradline.lab.findings.comparison import SIZES, Comparison
 from gradline.lab.findings.comparison import own as own_methods
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training, Versus
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training
 from gradline.lab.methods import METHODS
+from gradline.lab.report.tables import Table, scores_table, times, versus_table
+from gradline.lab.report.tables import markdown as table
 from gradline.lab.studies import load, plan, plan_tuned
 from gradline.lab.tools.formatting import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks, stroke
@@ -58,12 +55,6 @@ def read_training(path: Path = TRAINING) -> tuple[Packed, Training]:
 
 
 # ---- Tables ----
-
-
-def table(head: list[str], rows: list[list[str]], words: Container[int] = (0,)) -> str:
-    """A table in Markdown. Some columns are words, the others numbers, which are aligned to the right."""
-    marks = ["---" if place in words else "---:" for place in range(len(head))]
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, marks, *rows))
 
 
 def name_of(method: str) -> str:
@@ -140,33 +131,25 @@ def scores(packed: Packed, known: Comparison) -> str:
         ("Problems for tuning", known.names(held_out=False)),
         *((f"{size.capitalize()} batches", known.names(size=size)) for size in SIZES),
     ]
-    made = []
-    for title, settings in parts:
-        shared = known.shared(settings)
-        if shared:
-            text = f"{plural(len(shared), 'setting')}.\n\n{_scores(known.scores(settings))}"
-            made.append(f'=== "{title}"\n\n' + "\n".join(f"    {line}".rstrip() for line in text.splitlines()))
-    return "\n\n".join(made)
+    made = {
+        title: f"{plural(len(known.shared(settings)), 'setting')}.\n\n{_marked(scores_table(known, settings))}"
+        for title, settings in parts
+        if known.shared(settings)
+    }
+    return tabs(made)
 
 
-def _scores(found: list[Score]) -> str:
-    head = [
-        "method",
-        "loss over the best's",
-        "first at the target",
-        "within 2×",
-        "within 10×",
-        "reached",
-        "by all seeds",
-    ]
-    return table(
-        head,
-        [
-            [name_of(score.method), times(score.behind)]
-            + [f"{share:.0%}" for share in (score.best, score.near, score.far, score.reached, score.always)]
-            for score in found
-        ],
-    )
+def _marked(found: Table) -> str:
+    return table(found.header, [[name_of(row[0].text), *(cell.text for cell in row[1:])] for row in found.rows])
+
+
+def tabs(parts: Mapping[str, str]) -> str:
+    """Return several texts as tabs, by their titles."""
+    return "\n\n".join(f'=== "{title}"\n\n' + _indented(text) for title, text in parts.items())
+
+
+def _indented(text: str) -> str:
+    return "\n".join(f"    {line}".rstrip() for line in text.splitlines())
 
 
 def winners(packed: Packed, known: Comparison) -> str:
@@ -238,19 +221,6 @@ def costs(packed: Packed, known: Comparison) -> str:
     return table(["method", "memory in copies of the parameters", "time of a step", "time of an evaluation"], rows)
 
 
-def times(value: float) -> str:
-    """A ratio."""
-    return (
-        "-"
-        if math.isnan(value)
-        else f"{value:.2f}×"
-        if value < 1.995
-        else f"{value:.1f}×"
-        if value < 9.95
-        else f"{value:.0f}×"
-    )
-
-
 # ---- Tables of the study `train` ----
 
 
@@ -280,36 +250,7 @@ def train_quality(packed: Packed, training: Training) -> str:
         ("To the end", training.part(short=False)),
         ("A quarter of it", training.part(short=True)),
     ]
-    return "\n\n".join(
-        f'=== "{title}"\n\n' + "\n".join(f"    {line}".rstrip() for line in _versus(part).splitlines())
-        for title, part in parts
-        if part.cases
-    )
-
-
-def _versus(training: Training) -> str:
-    found = {name: one for name in training.methods if (one := training.versus(name)) is not None}
-    head = ["method", "validation loss", "95% interval", "median", "as good in", "test loss", "lower in"]
-    head += ["higher in all seeds", "failed runs"]
-    rows = [
-        [
-            name_of(name),
-            f"{one.ratio:.3f}×",
-            f"{one.low:.2f} to {one.high:.2f}",
-            f"{one.middle:.3f}×",
-            f"{one.close} of {plural(one.cases, 'case')}",
-            f"{one.test:.3f}×",
-            _runs(one),
-            f"{one.always_worse} of {plural(one.cases, 'case')}",
-            str(sum(case.entries[name].failures for case in training.cases if name in case.entries)),
-        ]
-        for name, one in sorted(found.items(), key=lambda pair: pair[1].ratio)
-    ]
-    return table(head, rows)
-
-
-def _runs(one: Versus) -> str:
-    return f"{one.better} of {plural(one.pairs, 'run')}"
+    return tabs({title: _marked(versus_table(part)) for title, part in parts if part.cases})
 
 
 def train_cases(packed: Packed, training: Training) -> str:
@@ -342,7 +283,7 @@ def _span(values: Spread) -> str:
 
 def train_compute(packed: Packed, training: Training) -> str:
     """Processor time to the target, with and without tuning."""
-    found = compute_data(training)
+    found = train_questions.compute_data(training)
     reached = [spent for spent in found if spent.reached]
     savings = sorted(spent.tuned / spent.ours for spent in reached)
     middle = savings[len(savings) // 2] if savings else math.nan
@@ -362,8 +303,7 @@ def train_compute(packed: Packed, training: Training) -> str:
         for spent in found
     ]
     head = ["case", f"{OURS}, one run", "tuned, with its candidates", "candidates", "saved"]
-    lines = table(head, rows).splitlines()
-    return "\n".join([text, "", '??? note "Case by case"', "", *(f"    {line}" for line in lines)])
+    return f'{text}\n\n??? note "Case by case"\n\n{_indented(table(head, rows))}'
 
 
 def train_limits(packed: Packed, training: Training) -> str:
@@ -442,47 +382,34 @@ def _filled(text: str, parts: Mapping[str, str]) -> str:
 def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture, in the inks of a page."""
     lines = known.drawn(OWN)
-    profiles = profile_data(known.table, known.targets, lines)
-    heat = heat_data(known)
-    found: dict[str, Callable[[Inks], Figure]] = {
-        "compare-heat": lambda inks: draw_heat(heat, inks),
-        "compare-profile": lambda inks: draw_profile(profiles, inks),
-    }
+    found = {f"compare-{name}": draw for name, draw in compare_lines.drawings(known).items()}
     for name, held_out in (("tuning", False), ("held-out", True)):
         settings = known.names(held_out=held_out)
-        losses = losses_data(known.table, settings, lines, targets=known.targets, points=POINTS)
-        found[f"compare-{name}"] = lambda inks, losses=losses: draw_losses(losses, inks)  # type: ignore[misc]
+        losses = compare_lines.losses_data(known.table, settings, lines, targets=known.targets, points=POINTS)
+        found[f"compare-{name}"] = partial(compare_lines.draw_losses, losses)
     return found
 
 
 def training_pictures(training: Training) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture of the study `train`, in the inks of a page."""
-    return {f"train-{name}": draw for name, draw in drawings(training).items()}
+    return {f"train-{name}": draw for name, draw in train_questions.drawings(training).items()}
 
 
 def names() -> Iterator[str]:
     """The files that `make` writes."""
-    for name in ("heat", "profile", "tuning", "held-out"):
-        yield f"compare-{name}.svg"
-        yield f"compare-{name}-dark.svg"
-    for name in ("quality", "compute", "limits"):
-        yield f"train-{name}.svg"
-        yield f"train-{name}-dark.svg"
+    shown = {"compare": ("heat", "profile", "tuning", "held-out"), "train": ("quality", "compute", "limits")}
+    for study, pictures in shown.items():
+        for name in pictures:
+            yield from (f"{study}-{name}.svg", f"{study}-{name}-dark.svg")
 
 
 def make(folder: Path) -> None:
-    """Write all pictures, each whole and then renamed, so that two builds at once do no harm."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write all pictures."""
     _, known = read()
     _, training = read_training()
     for name, draw in (pictures(known) | training_pictures(training)).items():
         for ending, inks in (("", LIGHT), ("-dark", DARK)):
-            with matplotlib.rc_context({"svg.hashsalt": name}):
-                target = folder / f"{name}{ending}.svg"
-                draft = target.with_name(f".{os.getpid()}-{target.name}")
-                options: dict[str, Any] = {"facecolor": "none", "metadata": {"Date": None}}
-                draw(inks).savefig(draft, dpi=200, **options)
-                draft.replace(target)
+            style.save(draw(inks), folder / f"{name}{ending}", files=(".svg",), transparent=True)
 
 
 HEADLINE = HERE / "headline.svg"
@@ -519,10 +446,7 @@ def headline(training: Training, inks: Inks = LIGHT) -> Figure:
 
 if __name__ == "__main__":
     for ink, path in ((LIGHT, HEADLINE), (DARK, HEADLINE.with_stem("headline-dark"))):
-        with matplotlib.rc_context({"svg.hashsalt": "headline"}):
-            headline(read_training()[1], ink).savefig(
-                path, facecolor="white" if ink is LIGHT else "none", metadata={"Date": None}
-            )
+        style.save(headline(read_training()[1], ink), path, files=(".svg",), transparent=ink is DARK)
     page = filled_training(filled(PAGE.read_text(encoding="utf-8"), *read()), *read_training())
     PAGE.write_text(page, encoding="utf-8")
     sys.stdout.write(f"{PAGE}\n")

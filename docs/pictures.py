@@ -7,7 +7,6 @@ alone.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 import gradline
 import gradline.plot
 from gradline import landscape
+from gradline.lab.figures import style
 from gradline.lab.problems.data import load
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import DARK, LIGHT, Inks
@@ -31,7 +31,13 @@ from gradline.searches import GolsI, Prls, PrlsMemory
 Array = NDArray[np.float64]
 
 HIDDEN = 10
-DPI = 200
+FONTS = {
+    "font.size": 9.5,
+    "axes.titlesize": 10.0,
+    "axes.labelsize": 9.5,
+    "xtick.labelsize": 9.5,
+    "ytick.labelsize": 9.5,
+}
 
 
 # ---- The loss along one direction: Iris, a network with one hidden layer ----
@@ -87,13 +93,13 @@ def sampled_data(*, batch_size: int = 10, batches: int = 4) -> Sampled:
 
 def draw_sampled(data: Sampled, inks: Inks) -> Figure:
     """Values above, slopes below; static sampling left, dynamic sampling right."""
-    figure, axes = _panels(2, 2, inks, size=(8.4, 5.8), sharex=True, sharey="row")
+    figure, axes = style.panels(2, 2, width=8.4, height=5.8, sharex=True, sharey="row")
     styles = [(inks.blue, "--"), (inks.orange, "-."), (inks.green, ":"), (inks.purple, "s-")]
     names = ["value F(α)", "slope F'(α)"]
     for row, name in enumerate(names):
-        for number, (batch, (colour, style)) in enumerate(zip(data.static, styles, strict=True), start=1):
+        for number, (batch, (colour, dashes)) in enumerate(zip(data.static, styles, strict=True), start=1):
             curve = {"color": colour, "linewidth": 1.3, "markersize": 4, "markevery": 10}
-            axes[row, 0].plot(data.steps, batch[row], style, label=f"mini-batch {number}", **curve)
+            axes[row, 0].plot(data.steps, batch[row], dashes, label=f"mini-batch {number}", **curve)
         axes[row, 1].plot(
             data.steps,
             data.dynamic[row],
@@ -112,7 +118,7 @@ def draw_sampled(data: Sampled, inks: Inks) -> Figure:
     axes[0, 0].set_title(f"static: one mini-batch of {data.batch_size} a line")
     axes[0, 1].set_title(f"dynamic: a new mini-batch of {data.batch_size} a point")
     for axis in axes[0]:
-        _legend(axis, inks, loc="upper center", ncols=2 if axis is axes[0, 0] else 1)
+        _legend(axis, loc="upper center", ncols=2 if axis is axes[0, 0] else 1)
     top = axes[0, 0].get_ylim()[1]
     axes[0, 0].set_ylim(0.0, top + 0.25)
     return figure
@@ -146,14 +152,14 @@ def found_data(*, repeats: int = 200) -> Found:
 
 def draw_found(data: Found, inks: Inks) -> Figure:
     """Minima left, sign changes right."""
-    figure, axes = _panels(1, 2, inks, size=(8.4, 3.5), sharex=True, sharey=True)
+    figure, axes = style.panels(1, 2, width=8.4, height=3.5, sharex=True, sharey=True)
     styles = {10: (inks.orange, "-"), 50: (inks.blue, "--")}
     for axis, found, title in [
         (axes[0, 0], data.minima, "local minima of the value"),
         (axes[0, 1], data.sign_changes, "sign changes of the slope, - to +"),
     ]:
-        for size, (colour, style) in styles.items():
-            axis.plot(data.steps, found[size], style, color=colour, linewidth=1.4, label=f"mini-batches of {size}")
+        for size, (colour, dashes) in styles.items():
+            axis.plot(data.steps, found[size], dashes, color=colour, linewidth=1.4, label=f"mini-batches of {size}")
         only = np.flatnonzero(found[150])
         axis.vlines(data.steps[only], 0.0, found[150][only], color=inks.text, linewidth=1.0, linestyle=":")
         axis.plot(data.steps[only], found[150][only], "D", color=inks.text, markersize=5, label="all 150 samples")
@@ -161,7 +167,7 @@ def draw_found(data: Found, inks: Inks) -> Figure:
         axis.set_xlabel("step α along the direction")
         axis.set_ylim(0.0, 1.05)
     axes[0, 0].set_ylabel(f"share of {data.repeats} walks")
-    _legend(axes[0, 1], inks, loc="upper left")
+    _legend(axes[0, 1], loc="upper left")
     return figure
 
 
@@ -198,7 +204,7 @@ def landscape_data(*, repeats: int = 50) -> Seen:
 
 def draw_landscape(data: Seen, inks: Inks) -> Figure:
     """Values, slopes, and the ball of each size."""
-    figure, axes = _panels(1, 3, inks, size=(8.4, 3.3))
+    figure, axes = style.panels(1, 3, width=8.4, height=3.3)
     line, (values, slopes, balls) = data.line, axes[0]
     assert line.full is not None
     assert line.dynamic is not None
@@ -215,7 +221,7 @@ def draw_landscape(data: Seen, inks: Inks) -> Figure:
     ball = data.optima[20].ball()
     assert ball is not None
     shade = slopes.axvspan(*ball, color=inks.green, alpha=0.18, linewidth=0.0, label="ball of B = 20")
-    _legend(slopes, inks, loc="lower right", handles=[shade])
+    _legend(slopes, loc="lower right", handles=[shade])
     sizes = list(data.optima.by_size)
     for row, size in enumerate(sizes):
         ball = data.optima[size].ball()
@@ -229,8 +235,8 @@ def draw_landscape(data: Seen, inks: Inks) -> Figure:
     balls.set_ylabel("samples in a mini-batch")
     balls.set_xlabel("step α")
     values.set_ylim(top=values.get_ylim()[1] * 1.25)
-    _legend(values, inks, loc="upper right")
-    _legend(balls, inks, loc="upper right")
+    _legend(values, loc="upper right")
+    _legend(balls, loc="upper right")
     return figure
 
 
@@ -258,7 +264,7 @@ def searches_data() -> dict[str, Record[Any, Any]]:
 
 def draw_searches(data: dict[str, Record[Any, Any]], inks: Inks) -> Figure:
     """Each search's probes, numbered, on the slope they are seen through noise."""
-    figure, axes = _panels(1, 3, inks, size=(8.4, 3.5), sharex=True, sharey=True)
+    figure, axes = style.panels(1, 3, width=8.4, height=3.5, sharex=True, sharey=True)
     bound = GolsI().overshoot
     steps = np.geomspace(0.03, 8.3, 300)
     for axis, (title, record) in zip(axes[0], data.items(), strict=True):
@@ -289,7 +295,7 @@ def draw_searches(data: dict[str, Record[Any, Any]], inks: Inks) -> Figure:
         axis.set_xlabel("step α")
         axis.set_ylim(-3.2, 7.4)
     axes[0, 0].set_ylabel("slope F'(α)")
-    _legend(axes[0, 0], inks, loc="upper left")
+    _legend(axes[0, 0], loc="upper left")
     return figure
 
 
@@ -356,7 +362,7 @@ def runs_data(*, sizes: tuple[int, ...] = (10, 100, 400), evaluations: int = 300
 
 def draw_runs(data: dict[int, Run], inks: Inks) -> Figure:
     """Steps above, the full-batch training loss below; a column for each size of mini-batch."""
-    figure, axes = _panels(2, len(data), inks, size=(8.4, 5.4), sharex=True, sharey="row", height_ratios=[3, 2])
+    figure, axes = style.panels(2, len(data), width=8.4, height=5.4, sharex=True, sharey="row", height_ratios=[3, 2])
     for column, (size, run) in enumerate(data.items()):
         steps, losses = axes[:, column]
         when = np.arange(1, len(run.probes) + 1)
@@ -370,7 +376,7 @@ def draw_runs(data: dict[int, Run], inks: Inks) -> Figure:
             axis.set_yscale("log")
     axes[0, 0].set_ylabel("step α")
     axes[1, 0].set_ylabel("loss of all 400 samples")
-    _legend(axes[0, -1], inks, loc="lower right", markerscale=2.5)
+    _legend(axes[0, -1], loc="lower right", markerscale=2.5)
     return figure
 
 
@@ -428,7 +434,7 @@ def angle_data(*, epochs: int = 10, every: int = 5, seed: int = 0) -> AngleRun:
 
 def draw_angle(data: AngleRun, inks: Inks) -> Figure:
     """The step above, the cosine in the middle, the loss of the test images below."""
-    figure, axes = _panels(3, 1, inks, size=(8.4, 6.6), sharex=True, height_ratios=[3, 3, 4])
+    figure, axes = style.panels(3, 1, width=8.4, height=6.6, sharex=True, height_ratios=[3, 3, 4])
     steps, cosines, losses = axes[:, 0]
     when = np.arange(2, len(data.probes) + 2)
     steps.plot(when, data.probes, "o", color=inks.faint, markersize=4, label="tried by the first search")
@@ -464,7 +470,7 @@ def draw_angle(data: AngleRun, inks: Inks) -> Figure:
         scale.set_major_formatter("{x:g}")
         scale.set_minor_formatter("")
     for axis, place in ((steps, "lower right"), (cosines, "lower right"), (losses, "upper right")):
-        _legend(axis, inks, loc=place)
+        _legend(axis, loc=place)
     return figure
 
 
@@ -503,13 +509,17 @@ def prls_data(*, seed: int = 23, size: int = 10, guess: float = 2.0) -> Record[A
 
 def draw_record(data: Record[Any, Any], inks: Inks) -> Figure:
     """As anyone may draw it."""
-    with matplotlib.rc_context(inks.rc):
-        figure = gradline.plot.search(data)
+    figure = gradline.plot.search(data)
     assert isinstance(figure, Figure)
     return figure
 
 
 # ---- Making them ----
+
+
+def _legend(axis: Axes, **where: Any) -> None:
+    axis.legend(frameon=False, fontsize=8.5, **where)
+
 
 PICTURES: dict[str, tuple[Callable[[], Any], Callable[[Any, Inks], Figure]]] = {
     "sampled": (sampled_data, draw_sampled),
@@ -530,41 +540,12 @@ def names() -> Iterator[str]:
         yield f"{name}-dark.svg"
 
 
-def make(folder: Path, *, suffix: str = ".svg") -> None:
+def make(folder: Path) -> None:
     """Write all pictures."""
-    folder.mkdir(parents=True, exist_ok=True)
     for name, (compute, draw) in PICTURES.items():
         with threads():  # sums have the same order on every machine
             data = compute()
         for ending, inks in (("", LIGHT), ("-dark", DARK)):
-            with matplotlib.rc_context({"svg.hashsalt": name, "font.size": 9.5, "axes.titlesize": 10}):
-                _write(draw(data, inks), folder / f"{name}{ending}{suffix}", inks)
-
-
-def _write(figure: Figure, target: Path, inks: Inks) -> None:
-    """Write a picture whole and then rename it, so that two builds at once do no harm."""
-    vector = target.suffix == ".svg"  # on a page it is transparent
-    background = "none" if vector else ("white" if inks is LIGHT else "#1e2129")
-    draft = target.with_name(f".{os.getpid()}-{target.name}")
-    figure.savefig(draft, dpi=DPI, facecolor=background, metadata={"Date": None} if vector else None)
-    draft.replace(target)
-
-
-def _panels(rows: int, columns: int, inks: Inks, *, size: tuple[float, float], **shared: Any) -> tuple[Figure, Any]:
-    """A figure with a grid of axes in the given inks; it belongs to no window and needs no closing."""
-    figure = Figure(figsize=size, layout="constrained")
-    axes = figure.subplots(rows, columns, squeeze=False, **shared)
-    for axis in axes.flat:
-        axis.set_facecolor("none")
-        axis.tick_params(colors=inks.text, which="both")
-        axis.xaxis.label.set_color(inks.text)
-        axis.yaxis.label.set_color(inks.text)
-        axis.title.set_color(inks.text)
-        for side, spine in axis.spines.items():
-            spine.set_visible(side in ("left", "bottom"))
-            spine.set_color(inks.faint)
-    return figure, axes
-
-
-def _legend(axis: Axes, inks: Inks, **where: Any) -> None:
-    axis.legend(frameon=False, labelcolor=inks.text, fontsize=8.5, **where)
+            with style.settings(inks), matplotlib.rc_context(FONTS):
+                figure = draw(data, inks)
+            style.save(figure, folder / f"{name}{ending}", files=(".svg",), transparent=True)

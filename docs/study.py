@@ -6,7 +6,6 @@ Every packed file in `results/` is read, so runs can be added file by file.
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from collections.abc import Iterator
@@ -14,9 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import matplotlib
-
-from gradline.lab.figures import FIGURES, labels
+from gradline.lab.figures import FIGURES, labels, save
 from gradline.lab.figures.traces import MissingRuns
 from gradline.lab.findings.reading import digests
 from gradline.lab.findings.traces import Trace
@@ -56,16 +53,11 @@ def names() -> Iterator[str]:
 
 
 def make(folder: Path) -> None:
-    """Write all pictures, each whole and then renamed, so that two builds at once do no harm."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Write all pictures."""
     for name, data in found().items():
         for ending, inks in (("", LIGHT), ("-dark", DARK)):
             for part, figure in FIGURES[name].drawings(data, inks=inks).items():
-                target = folder / f"{part}{ending}.png"
-                draft = target.with_name(f".{os.getpid()}-{target.name}")
-                with matplotlib.rc_context({"savefig.facecolor": "none"}):
-                    figure.savefig(draft, dpi=150, facecolor="none")
-                draft.replace(target)
+                save(figure, folder / f"{part}{ending}", files=(".png",), transparent=True)
 
 
 def section() -> str:

@@ -34,10 +34,10 @@ def test_the_first_claim_needs_no_runs(capsys):
 def test_claims_as_markdown(store, capsys):
     assert main(["claims", str(store), "--markdown"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[:2] == ["| | claim | verdict | here | paper | runs |", "|---|---|---|---|---|---|"]
+    assert lines[:2] == ["|  | claim | verdict | here | paper | runs |", "| --- | --- | --- | --- | --- | --- |"]
     assert lines[2].startswith("| 1 | ")
     assert all(line.count("|") == 7 for line in lines)
-    assert sum(line.startswith("| | ") for line in lines) > 20
+    assert sum(line.startswith("|  | ") for line in lines) > 20
 
 
 @pytest.mark.parametrize(("text", "sentence"), [("a,b\n1,2\n", "it has no method"), (None, "does not exist")])

@@ -16,8 +16,8 @@ from lab.helping import has_state, wait_until
 
 from gradline.lab import studies
 from gradline.lab.cli import main, terminal
-from gradline.lab.cli.app import app
-from gradline.lab.cli.trace import HALF, bar
+from gradline.lab.cli.app import NAMES, app
+from gradline.lab.cli.verbs.trace import HALF, bar
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import PROBLEMS
 from gradline.lab.tools.formatting import clock, count, duration, number, percent, ranges, size
@@ -48,13 +48,12 @@ def finished(tmp_path_factory):
 def test_bare_shows_help():
     result = CliRunner().invoke(app, [])
     assert result.exit_code == 0
-    for verb in ("list", "check", "run", "results", "trace", "data"):
+    assert len(NAMES) >= 10
+    for verb in NAMES:
         assert f"\n  {verb} " in result.output
 
 
-@pytest.mark.parametrize(
-    "verb", [["compare"], ["list"], ["check"], ["run"], ["results"], ["trace"], ["data"], ["data", "fetch"]]
-)
+@pytest.mark.parametrize("verb", [*([name] for name in NAMES), ["data", "fetch"]])
 def test_every_verb_has_help_with_examples(verb):
     result = CliRunner().invoke(app, [*verb, "--help"], prog_name="gradline")
     assert result.exit_code == 0
@@ -109,12 +108,24 @@ def test_a_narrow_terminal_shows_every_name_that_one_types(monkeypatch):
 def test_a_narrow_terminal_shows_the_methods_of_a_comparison(monkeypatch):
     packed = str(Path(__file__).parents[3] / "results" / "compare.json.gz")
     lines = narrow(monkeypatch, "results", packed, "--problem", "regression/10")
-    assert max(map(len, lines[1:])) <= 120  # the first says what is trained
+    assert max(len(line.rstrip()) for line in lines) <= 80
     header = next(line for line in lines if line.startswith("method"))
-    assert "train loss" in header
+    assert "train" in lines[lines.index(header) - 1]
+    assert "loss" in header
     rows = [line.split()[0] for line in lines[lines.index(header) + 1 :] if line]
     assert {"angle", "prodigy", "torchzero-backtracking"} <= set(rows)
     assert any(line.startswith("A wider terminal also shows: ") for line in lines)
+
+
+@pytest.mark.parametrize(("file", "optional"), [("train", "95% interval"), ("paper", "steps")])
+def test_a_narrow_terminal_cuts_no_cell_of_results(monkeypatch, file, optional):
+    packed = str(Path(__file__).parents[3] / "results" / f"{file}.json.gz")
+    lines = narrow(monkeypatch, "results", packed)
+    assert max(len(line.rstrip()) for line in lines) <= 80
+    words = {word for line in lines for word in line.split()}
+    names = {"train": ("schedule-free", "adamw-tuned", "text-transformer/16,"), "paper": ("golden-section", "gols-i")}
+    assert {*names[file], "method", "error"} <= words
+    assert any(line.startswith("A wider terminal also shows: ") and optional in line for line in lines)
 
 
 def test_list():
@@ -260,7 +271,7 @@ def test_data_status_and_fetch(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
-        (["rnu"], "Did you mean 'run'?"),
+        (["rnu"], "there is no verb 'rnu'; did you mean 'run'?"),
         (["run"], "Missing argument 'STUDY'"),
         (["run", "bcdw"], "did you mean 'bcwd'?"),
         (["run", "bcwd", "--seed", "3"], "Did you mean '--seeds'?"),
@@ -308,7 +319,7 @@ def test_ctrl_c_says_how_to_go_on_and_it_does(tmp_path):
     program.send_signal(signal.SIGINT)
     _, err = program.communicate(timeout=240)
     assert program.returncode == 130, err
-    assert "To go on:" in err
+    assert "To resume:" in err
     assert (
         f"gradline run bcwd --problem bcwd-netpi --batch-size 50 --seeds 2 --budget 6000 --out {tmp_path / 'out'}"
         in err
@@ -383,3 +394,20 @@ def test_too_little_memory_is_said(monkeypatch, capsys):
     monkeypatch.setattr("gradline.lab.studies.load", load)
     assert main(["check", "bcwd"]) == 2
     assert capsys.readouterr().err.startswith("gradline: there is not enough memory")
+
+
+def test_a_verb_is_one_file(tmp_path):
+    (tmp_path / "hello.py").write_text(
+        "import click\nORDER = 3.5\n@click.command(short_help='Greet.')\ndef verb():\n    click.echo('hello')\n"
+    )
+    program = (
+        "import sys; from gradline.lab.cli import main, verbs; verbs.__path__.append(sys.argv[1]); "
+        "sys.exit(main(sys.argv[2:]))"
+    )
+    done = [
+        subprocess.run([sys.executable, "-c", program, tmp_path, verb], capture_output=True, text=True, check=True)
+        for verb in ("hello", "--help")
+    ]
+    assert done[0].stdout == "hello\n"
+    names = re.findall(r"^  (\w+)  +[A-Z]", done[1].stdout, re.MULTILINE)
+    assert " ".join(names) == "compare list check hello run results claims figures report trace data"

@@ -3,7 +3,7 @@
 import pytest
 
 from gradline.lab.cli import main
-from gradline.lab.cli.figures import find
+from gradline.lab.cli.verbs.figures import find
 from gradline.lab.figures import FIGURES
 
 

@@ -55,4 +55,4 @@ def test_it_is_on_the_page_of_a_report(made, tmp_path):
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert '<h2 id="training">' in page
     assert "12 runs of the study" in page
-    assert '<th scope="row">adam-0.001</th>' in page.split('aria-label="Methods against tuning"')[1]
+    assert '<th scope="row">adam-0.001</th>' in page.split('aria-label="Without tuning"')[1]

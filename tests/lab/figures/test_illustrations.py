@@ -97,9 +97,10 @@ def test_nothing_of_a_figure_is_cut_off(name, small):
 
 def test_the_same_seed_gives_the_same_data(small):
     again = figure_6.data(**SMALL["figure_6"])
-    np.testing.assert_array_equal(again.sign_changes, small["figure_6"].sign_changes)
     other = figure_6.data(**SMALL["figure_6"], order=1)
-    assert not np.array_equal(other.sign_changes, again.sign_changes)
+    first, second, third = (one.found[10].sign_changes for one in (small["figure_6"], again, other))
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, third)
 
 
 def test_a_figure_is_saved_twice_and_the_same_each_time(small, tmp_path):
@@ -178,23 +179,22 @@ def test_figure_2_has_many_minima_only_where_mini_batches_change():
 
 def test_figure_3_jumps_between_the_four_and_changes_sign_in_the_ball_only(small):
     data = figure_3.data()
-    assert sum(data.sizes) == 150
-    assert max(data.sizes) - min(data.sizes) <= 1
-    here = np.arange(len(data.steps))
-    np.testing.assert_array_equal(data.dynamic_slopes, data.static_slopes[data.jumps, here])
-    weights = np.array(data.sizes) / 150
-    np.testing.assert_allclose(weights @ data.static_values, data.full_values)
-    np.testing.assert_allclose(weights @ data.static_slopes, data.full_slopes, atol=1e-9)
+    line, sizes = data.line, np.array([len(batch) for batch in data.line.batches])
+    assert sizes.sum() == 150
+    assert sizes.max() - sizes.min() <= 1
+    np.testing.assert_array_equal(data.dynamic_slopes, line.static.slopes[data.jumps, np.arange(len(line.steps))])
+    np.testing.assert_allclose(sizes / 150 @ line.static.values, line.full.values)
+    np.testing.assert_allclose(sizes / 150 @ line.static.slopes, line.full.slopes, atol=1e-9)
     low, high = data.ball
     assert low == data.optima.min() < data.optimum < data.optima.max() == high
-    spacing = data.steps[1]
+    spacing = line.steps[1]
     assert ((data.sign_changes >= low) & (data.sign_changes <= high)).all()
     for change in data.sign_changes:  # between a step downhill and the next one, uphill
-        after = np.searchsorted(data.steps, change)
+        after = np.searchsorted(line.steps, change)
         assert data.dynamic_slopes[after - 1] <= 0.0 < data.dynamic_slopes[after]
-        assert data.steps[after] - change <= spacing
+        assert line.steps[after] - change <= spacing
     assert data.sign_changes.size > 1
-    assert data.minima.min() < 0.1 * data.steps[-1] < 0.9 * data.steps[-1] < data.minima.max()
+    assert data.minima.min() < 0.1 * line.steps[-1] < 0.9 * line.steps[-1] < data.minima.max()
 
 
 def test_figure_3_interpolates_a_root():
@@ -222,8 +222,8 @@ def test_figure_4_has_a_false_minimiser(small):
 def test_figure_5_slopes_keep_their_shape_and_values_do_not():
     data = figure_5.data(points=21)
     assert data.slope_correlation > 0.8 > 0.6 > data.value_correlation
-    assert 0.5 < data.same_sign < 1.0
-    noise = np.abs(data.dynamic_slopes - data.full_slopes)
+    assert 0.5 < np.mean(np.sign(data.full.slopes) == np.sign(data.dynamic.slopes)) < 1.0
+    noise = np.abs(data.dynamic.slopes - data.full.slopes)
     edge = np.ones(noise.shape, dtype=bool)
     edge[3:-3, 3:-3] = False
     assert noise[edge].mean() < noise[~edge].mean()
@@ -231,27 +231,27 @@ def test_figure_5_slopes_keep_their_shape_and_values_do_not():
 
 def test_figure_5_slopes_are_along_both_weights():
     data = figure_5.data(points=41, reach=1.0, batch_size=150, repetition=False)
-    by_x, by_y = np.gradient(data.full_values, data.y, data.x)
+    by_x, by_y = np.gradient(data.full.values, data.x, data.x)
     inside = (slice(1, -1), slice(1, -1))
-    np.testing.assert_allclose(data.full_slopes[inside], ((by_x + by_y) / np.sqrt(2))[inside], atol=1e-3)
-    np.testing.assert_allclose(data.dynamic_values, data.full_values)  # all samples
+    np.testing.assert_allclose(data.full.slopes[inside], ((by_x + by_y) / np.sqrt(2))[inside], atol=1e-3)
+    np.testing.assert_allclose(data.dynamic.values, data.full.values)  # all samples
 
 
 def test_figure_6_lets_one_check_the_claim():
     data = figure_6.data(batch_sizes=(10, 50, 100, 150), repeats=30)
-    table = data.to_dict()
+    table = data.found.spreads()
     assert {len(column) for column in table.values()} == {4}
     # minima spread over the whole range, as if evenly; sign changes around the optimum, and less so as B grows
     np.testing.assert_allclose(table["minima_deviation"][:3], data.uniform_deviation, rtol=0.05)
-    assert (table["minima_range"][:3] > 0.9 * data.steps[-1]).all()
+    assert (table["minima_range"][:3] > 0.9 * data.found.steps[-1]).all()
     assert (np.diff(table["sign_changes_deviation"]) < 0.0).all()
     assert table["sign_changes_deviation"][1] < 0.25 * data.uniform_deviation
     assert (np.abs(table["sign_changes_mean"][1:] - data.optimum) < 0.005).all()
     # all samples: the optimum itself
-    assert data.minima_mean[-1] == pytest.approx(data.optimum, abs=0.002)
-    assert data.sign_changes_mean[-1] == pytest.approx(data.optimum)
-    assert data.sign_changes_range[-1] == 0.0
-    assert data.balls[-1].tolist() == pytest.approx([data.optimum - 0.002, data.optimum])
+    assert table["minima_mean"][-1] == pytest.approx(data.optimum, abs=0.002)
+    assert table["sign_changes_mean"][-1] == pytest.approx(data.optimum)
+    assert table["sign_changes_range"][-1] == 0.0
+    assert data.found[150].ball() == pytest.approx((data.optimum - 0.002, data.optimum))
 
 
 def test_figure_7_has_a_real_search_of_each_kind(small):

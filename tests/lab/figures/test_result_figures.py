@@ -223,7 +223,7 @@ def test_losses_are_compared_network_by_network(runs):
     data = FIGURES["study_prls_losses"].data([replace(one, problem=name) for name in names])
     assert data.values_of("problem") == list(names[:4]), "MNIST has one of the losses only"
     drawings = FIGURES["study_prls_losses"].drawings(data)
-    assert list(drawings) == ["study_prls_losses_bcwd_logr", "study_prls_losses_cifar_net1"]
+    assert list(drawings) == ["study_prls_losses_logr", "study_prls_losses_cifar10_neti"]
     for drawn in drawings.values():
         assert len(drawn.legends[0].get_texts()) == 2
         width, box = drawn.bbox.width, drawn.legends[0].get_window_extent()

@@ -34,8 +34,8 @@ def test_the_section_has_two_pictures_and_a_table(one_run, source, tmp_path):
     assert "16 runs of a comparison" in page
     assert page.count('src="data:image/png;base64,') == 2 * 2, "each for light and for dark pages"
     plain = re.sub(r' data-label="[^"]*"', "", page)  # for narrow screens
-    first, second = plain.split('aria-label="Scores of optimizers"')[1].split('<th scope="row">')[1:3]
-    assert first.startswith("gols-i</th><td>1×</td>")
+    first, second = plain.split('aria-label="Other optimizers"')[1].split('<th scope="row">')[1:3]
+    assert first.startswith("gols-i</th><td>1.00×</td>")
     # Twice the loss in three settings and a failure in the fourth, which counts as a hundredfold: (8 * 100) ** (1 / 4).
     assert second.startswith("prodigy</th><td>5.3×</td>")
 

@@ -16,9 +16,9 @@ from gradline.lab.figures import FIGURES, labels
 from gradline.lab.findings.reading import pack_directory
 from gradline.lab.methods import METHODS, SearchMethod
 from gradline.lab.problems import PROBLEMS
-from gradline.lab.report.content import result_table
 from gradline.lab.report.overview import endings, overview
 from gradline.lab.report.searches import searches
+from gradline.lab.report.tables import results_table
 from gradline.lab.studies import Study
 
 OF_RUNS = {name for name, figure in FIGURES.items() if figure.needs and name != "study_today"}
@@ -119,8 +119,8 @@ def test_the_best_of_each_row_is_marked(store):
     for place, method in enumerate(found["methods"]):
         name = next(name for name, label in labels.METHODS.items() if label == method["label"])
         assert losses["cells"][0][place]["value"] == medians[name]
-    rows = result_table(table)["rows"]
-    column = result_table(table)["header"].index("Train loss")
+    rows = results_table(table).rows
+    column = results_table(table).header.index("train loss")
     assert [row[column].best for row in rows] == [row[column].value == medians.min() for row in rows]
 
 

@@ -29,10 +29,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Have all three streams open, and able to print every name.
+    """Open standard streams that are closed, and have all of them escape characters that their encoding lacks.
 
-    A stream that is closed (`gradline ... >&-`) prints nowhere: else the next file opened would get its number, and
-    what libraries print there would go into it. A character that the terminal's encoding does not have is escaped.
+    A closed stream (`gradline ... >&-`) is opened to print nowhere: else the next file opened would get its number, and
+    what libraries print there would go into it.
     """
     while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
         os.set_inheritable(number, True)
@@ -40,5 +40,5 @@ def _prepare_streams() -> None:
     sys.stdout = sys.stdout or io.TextIOWrapper(io.FileIO(1, "w", closefd=False), encoding="utf-8")
     sys.stderr = sys.stderr or io.TextIOWrapper(io.FileIO(2, "w", closefd=False), encoding="utf-8")
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper) and stream.errors == "strict":
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

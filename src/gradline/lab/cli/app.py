@@ -1,34 +1,42 @@
-"""The verbs together, and what becomes of errors: one sentence on stderr."""
+"""The command `gradline`: its verbs, which are the modules of `gradline.lab.cli.verbs`, and its error messages."""
 
 from __future__ import annotations
 
 import os
+import pkgutil
 import sys
 import traceback
+from difflib import get_close_matches
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 import click
 
 from gradline.installing import not_installed
-from gradline.lab.cli.check import check
-from gradline.lab.cli.claims import claims
-from gradline.lab.cli.compare import compare
-from gradline.lab.cli.data import data
-from gradline.lab.cli.figures import figures
-from gradline.lab.cli.listing import list_verb
-from gradline.lab.cli.report import report
-from gradline.lab.cli.results import results
-from gradline.lab.cli.run import run_verb
-from gradline.lab.cli.trace import trace
+from gradline.lab.cli import verbs
+
+NAMES = [module.name for module in pkgutil.iter_modules(verbs.__path__)]
 
 
 class Verbs(click.Group):
-    """The verbs in the order in which one needs them."""
+    """The verbs: `gradline run` imports the module `run` alone, `gradline --help` imports them all.
+
+    A module has a click command `verb` and a number `ORDER`, its place in the help.
+    """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """As they were added."""
-        return list(self.commands)
+        """Return the names of all verbs, in the order of the help."""
+        return sorted(NAMES, key=lambda name: import_module(f"{verbs.__name__}.{name}").ORDER)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command:
+        """Return a verb by its name."""
+        if name not in NAMES:
+            near = get_close_matches(name, NAMES, 1)
+            raise click.UsageError(f"there is no verb {name!r}" + "".join(f"; did you mean {one!r}?" for one in near))
+        verb: click.Command = import_module(f"{verbs.__name__}.{name}").verb
+        verb.name = name
+        return verb
 
 
 @click.group(
@@ -42,7 +50,7 @@ class Verbs(click.Group):
     "\b\nA first study, which takes a few seconds:\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline results results/first\n\n"
-    "`gradline VERB --help` explains a verb. --debug, anywhere, shows where an error comes from.",
+    "`gradline VERB --help` explains a verb. --debug, anywhere, prints the traceback of an error.",
 )
 @click.version_option(version("gradline"), "-V", "--version", message="gradline %(version)s")
 @click.pass_context
@@ -52,55 +60,38 @@ def app(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-for verb in (compare, list_verb, check, run_verb, results, claims, figures, report, trace, data):
-    app.add_command(verb)
-
-
 def run(arguments: list[str]) -> int:
-    """Run a command line; see `gradline.lab.cli.main`."""
-    debug = "--debug" in arguments or bool(os.environ.get("GRADLINE_DEBUG"))
-    # "package.module:Class" of a study may be a file beside the user, as for `python -m gradline`.
+    """Run a command line and return its exit code; see `gradline.lab.cli.main`."""
+    # "package.module:Class" of a study may be a file in the current directory, as for `python -m gradline`.
     if (here := str(Path.cwd())) not in sys.path:
         sys.path.append(here)
     try:
-        rest = [text for text in arguments if text != "--debug"]
-        code = app.main(rest, "gradline", standalone_mode=False, obj=arguments)
+        code = app.main(
+            [text for text in arguments if text != "--debug"], "gradline", standalone_mode=False, obj=arguments
+        )
         return code if isinstance(code, int) else 0
     except BrokenPipeError:  # `gradline results out | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except (KeyboardInterrupt, click.Abort):
-        return _fail("interrupted", 130, debug=debug)
-    except click.UsageError as error:
-        where = error.ctx.command_path if error.ctx else "gradline"
-        return _fail(f"{_sentence(error.format_message())} ({where} --help says what there is)", 2, debug=debug)
-    except click.ClickException as error:
-        return _fail(error.format_message(), 2, debug=debug)
-    except ModuleNotFoundError as error:
-        return _fail(_missing(error), 2, debug=debug)
-    except (ValueError, OSError, ImportError, RuntimeError) as error:
-        return _fail(str(error) or type(error).__name__, 2, debug=debug)
-    except MemoryError:
-        return _fail("there is not enough memory for this: fewer runs or fewer workers need less", 2, debug=debug)
-    except Exception as error:
-        text = f"{type(error).__name__}: {error}"
-        return _fail(f"this should not happen: {text} (--debug shows where)", 2, debug=debug)
+    except (Exception, KeyboardInterrupt) as error:
+        if "--debug" in arguments or os.environ.get("GRADLINE_DEBUG"):
+            traceback.print_exc()
+        click.echo(f"gradline: {_message(error)}", err=True)
+        return 130 if isinstance(error, (KeyboardInterrupt, click.Abort)) else 2
 
 
-def _missing(error: ModuleNotFoundError) -> str:
-    """What to install."""
-    name = (error.name or "").split(".")[0]
-    if "pip install" in str(error) or name in ("", "gradline"):
-        return str(error)
-    return str(not_installed("this", name, "study"))
-
-
-def _fail(sentence: str, code: int, *, debug: bool) -> int:
-    if debug:
-        traceback.print_exc()
-    click.echo(f"gradline: {_sentence(sentence)}", err=True)
-    return code
-
-
-def _sentence(text: str) -> str:
-    return text.strip().removesuffix(".")
+def _message(error: BaseException) -> str:
+    """Return what is printed of an error: one sentence without its full stop."""
+    if isinstance(error, (KeyboardInterrupt, click.Abort)):
+        return "interrupted"
+    if isinstance(error, MemoryError):
+        return "there is not enough memory for this: fewer runs or fewer workers need less"
+    text = (error.format_message() if isinstance(error, click.ClickException) else str(error)).strip().removesuffix(".")
+    if isinstance(error, click.UsageError):
+        return f"{text} ({error.ctx.command_path if error.ctx else 'gradline'} --help lists what can be given)"
+    if isinstance(error, ModuleNotFoundError):
+        name = (error.name or "").split(".")[0]
+        return text if "pip install" in text or name in ("", "gradline") else str(not_installed("this", name, "study"))
+    if isinstance(error, (click.ClickException, ValueError, OSError, ImportError, RuntimeError)):
+        return text or type(error).__name__
+    return f"this should not happen: {type(error).__name__}: {text} (--debug shows where)"

@@ -1,11 +1,13 @@
-"""How a study's progress is shown: live in a terminal, else as a line now and then."""
+"""The progress of a study: a bar in a terminal, else a line every ten seconds; and how to resume it."""
 
 from __future__ import annotations
 
+import shlex
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import click
 from rich.console import Console, Group
 from rich.live import Live
 from rich.markup import escape
@@ -22,36 +24,48 @@ LINE_EVERY = 10.0
 
 @contextmanager
 def observing(console: Console, *, quiet: bool) -> Iterator[Observer]:
-    """The observer for a console."""
-    if quiet:
-        yield Quiet(console)
-    elif console.is_terminal:
-        with Live(console=console, transient=True, refresh_per_second=4) as live:
-            yield Display(live)
-    else:
-        yield Lines(console)
+    """Context manager with an observer that prints on a console. After Ctrl-C it prints how to resume, and exits."""
+    from gradline.lab.jobs.runner import Interrupted
+
+    try:
+        if quiet:
+            yield Quiet(console)
+        elif console.is_terminal:
+            with Live(console=console, transient=True, refresh_per_second=4) as live:
+                yield Display(live)
+        else:
+            yield Lines(console)
+    except Interrupted as error:
+        console.print("Stopped. What is finished is stored, the rest has checkpoints. To resume:")
+        console.print(f"  [bold]{escape(command_line())}[/]", soft_wrap=True)
+        raise click.exceptions.Exit(130) from error
+
+
+def command_line() -> str:
+    """Return the command that is running, as one types it."""
+    return shlex.join(["gradline", *(click.get_current_context().obj or ())])
 
 
 class Quiet(Observer):
-    """Shows errors only."""
+    """Observer that prints errors only."""
 
     def __init__(self, console: Console) -> None:
         self.console = console
 
     def error(self, text: str) -> None:
-        """Show it."""
+        """Print it."""
         self.console.print(f"[red]error:[/] {escape(text)}")
 
 
 class Lines(Quiet):
-    """A line every ten seconds."""
+    """Observer that prints a line every `LINE_EVERY` seconds."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console)
         self._next: float | None = None
 
     def update(self, snapshot: Snapshot) -> None:
-        """Say how far it is, if it is time."""
+        """Print the plan at first, and then how far the study is."""
         now = time.monotonic()
         if self._next is None:
             self._next = now + LINE_EVERY
@@ -62,12 +76,12 @@ class Lines(Quiet):
             self.console.print(f"{clock(snapshot.seconds)}  {', '.join(_facts(snapshot))}")
 
     def message(self, text: str) -> None:
-        """Show it."""
+        """Print it."""
         self.console.print(escape(text))
 
 
 class Display(Quiet):
-    """A bar with what is done, how fast, and how long it will take. Errors and messages stay above it."""
+    """Observer with a bar: what is done, how fast, and the time left. Errors and messages stay above it."""
 
     def __init__(self, live: Live) -> None:
         super().__init__(live.console)
@@ -75,7 +89,7 @@ class Display(Quiet):
         self._begun = False
 
     def update(self, snapshot: Snapshot) -> None:
-        """Draw it anew."""
+        """Draw the bar."""
         if not self._begun:
             self._begun = True
             if snapshot.runs > snapshot.before:
@@ -89,7 +103,7 @@ class Display(Quiet):
         self._live.update(Group(line, facts))
 
     def message(self, text: str) -> None:
-        """Show it above the bar."""
+        """Print it above the bar."""
         self.console.print(escape(text), style="dim")
 
 

@@ -1,4 +1,4 @@
-"""Options that several verbs have."""
+"""Options that several verbs have, and their checks."""
 
 from __future__ import annotations
 
@@ -13,45 +13,62 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Count(click.types.IntParamType):
-    """A whole number from `least` on."""
+def whole_number(least: int) -> Callable[[str | int], int]:
+    """Return a converter to integers of at least `least`; its errors say what was given, which click's own do not."""
 
-    name = "whole number"
-
-    def __init__(self, least: int) -> None:
-        self.least = least
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        """Return the number, or refuse it."""
+    def convert(text: str | int) -> int:
         try:
-            number = int(value)
+            number = int(text)
         except ValueError:
-            self.fail(f"must be a whole number, got {value!r}", param, ctx)
-        if number < self.least:
-            self.fail(f"must be at least {self.least}, got {number}", param, ctx)
+            raise click.BadParameter(f"must be a whole number, got {text!r}") from None
+        if number < least:
+            raise click.BadParameter(f"must be at least {least}, got {number}")
         return number
 
+    return convert
 
-class Positive(click.types.FloatParamType):
-    """A number above 0."""
 
-    name = "number"
+count = whole_number(1)
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """Return the number, or refuse it."""
-        try:
-            number = float(value)
-        except ValueError:
-            self.fail(f"must be a number, got {value!r}", param, ctx)
-        if not 0.0 < number < float("inf"):
-            self.fail(f"must be above 0 and finite, got {number:g}", param, ctx)
-        return number
+
+def positive(text: str | float) -> float:
+    """Return a finite number above 0."""
+    try:
+        number = float(text)
+    except ValueError:
+        raise click.BadParameter(f"must be a number, got {text!r}") from None
+    if not 0.0 < number < float("inf"):
+        raise click.BadParameter(f"must be above 0 and finite, got {number:g}")
+    return number
+
+
+SAMPLING = click.Choice(["dynamic", "static", "full"])
+
+workers_option = click.option("--workers", type=count, metavar="N", help="Processes (default: one for each core).")
+threads_option = click.option(
+    "--threads", type=count, default=1, show_default=True, metavar="N", help="Threads of each process."
+)
+
+
+def _set_data(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        os.environ["GRADLINE_DATA"] = str(Path(value).resolve())  # worker processes inherit it
+
+
+data_option = click.option(
+    "--data",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    expose_value=False,
+    callback=_set_data,
+    help="Folder with the files of data sets (default: $GRADLINE_DATA, else the user's cache).",
+)
 
 
 def study_options(verb: F) -> F:
-    """Add the argument STUDY and the options that take the place of its settings; `verb` is given the study itself.
+    """Add the argument STUDY and the options that replace its settings; `verb` is given the study itself.
 
-    Methods whose packages are not installed are left out of it, with a note.
+    Methods whose packages are not installed are removed from the study, with a warning.
     """
 
     @functools.wraps(verb)
@@ -85,16 +102,16 @@ def study_options(verb: F) -> F:
     for option in reversed(
         (
             click.argument("study"),
-            click.option("--seeds", type=Count(1), metavar="N", help="Run seeds 0 to N-1 of each setting."),
-            click.option("--budget", type=Count(1), metavar="EVALUATIONS", help="Evaluations of each run."),
+            click.option("--seeds", type=count, metavar="N", help="Run seeds 0 to N-1 of each setting."),
+            click.option("--budget", type=count, metavar="EVALUATIONS", help="Evaluations of each run."),
             click.option(
-                "--batch-size", type=Count(1), multiple=True, metavar="B", help="Samples in a batch. Repeatable."
+                "--batch-size", type=count, multiple=True, metavar="B", help="Samples in a batch. Repeatable."
             ),
             click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable."),
             click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable."),
             click.option(
                 "--sampling",
-                type=click.Choice(["dynamic", "static", "full"]),
+                type=SAMPLING,
                 multiple=True,
                 help="A new batch for each evaluation, one for each search, or all samples. Repeatable.",
             ),
@@ -106,45 +123,16 @@ def study_options(verb: F) -> F:
     return made  # type: ignore[no-any-return]
 
 
-def workers_option(verb: F) -> F:
-    """Add the number of processes."""
-    return click.option("--workers", type=Count(1), metavar="N", help="Processes (default: one for each core).")(verb)
-
-
-def threads_option(verb: F) -> F:
-    """Add the number of threads of each process."""
-    return click.option(
-        "--threads", type=Count(1), default=1, show_default=True, metavar="N", help="Threads of each process."
-    )(verb)
-
-
-def data_option(verb: F) -> F:
-    """Add the folder with the files of data sets."""
-    return click.option(
-        "--data",
-        type=click.Path(file_okay=False),
-        metavar="DIR",
-        expose_value=False,
-        callback=_set_data,
-        help="Folder with the files of data sets (default: $GRADLINE_DATA, else the user's cache).",
-    )(verb)
-
-
-def _set_data(context: click.Context, parameter: click.Parameter, value: str | None) -> None:
-    if value is not None:
-        os.environ["GRADLINE_DATA"] = str(Path(value).resolve())  # worker processes inherit it
-
-
 def _without_absent(study: Any) -> Any:
-    """Return the study without the methods whose packages are not installed, with a note. Raises if none is left."""
+    """Return the study without the methods whose packages are not installed. Raises if none is left."""
     from dataclasses import replace
 
-    from gradline.lab.cli.terminal import console
+    from gradline.lab.cli.terminal import warn
 
     methods = [*study.methods, *(method for tuned in study.tuned for method in tuned.candidates)]
     absent = {method.name: reason for method in methods if (reason := method.unavailable()) is not None}
     for name, reason in absent.items():
-        console(stderr=True).print(f"{name} is left out: {reason}", style="yellow", markup=False)
+        warn(f"{name} is left out: {reason}")
     if len(absent) == len(methods):
         raise click.ClickException("; ".join(dict.fromkeys(absent.values())))
     tuned = tuple(one for one in study.tuned if not any(method.name in absent for method in one.candidates))

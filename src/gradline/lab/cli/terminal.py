@@ -1,18 +1,22 @@
-"""Where the command line prints, and its tables."""
+"""Where the command line prints: results on stdout, messages on stderr, both as wide as the terminal."""
 
 from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterable
-from typing import Literal
+import textwrap
+from collections.abc import Iterable, Sequence
 
+from rich.cells import cell_len
 from rich.console import Console
+from rich.markup import render
 from rich.measure import Measurement
 from rich.table import Table
 
 WIDE = 160
 """Columns of output that goes into a file or a pipe."""
+HEADER = 9
+"""Characters of a line of a column's header, if its words allow it."""
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -22,36 +26,55 @@ def console(*, stderr: bool = False) -> Console:
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
 
 
-def table(*columns: str, title: str | None = None) -> Table:
-    """Return a table without frames.
-
-    A column whose name begins with > is aligned to the right. Such a column, and one whose name begins with !, is
-    never wrapped or cut: give it names that a reader types.
-    """
-    made = Table(title=title, title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for name in columns:
-        plain = name.lstrip(">!")
-        justify: Literal["left", "right"] = "right" if name.startswith(">") else "left"
-        made.add_column(plain, justify=justify, header_style="dim", no_wrap=name != plain, overflow="fold")
-    return made
+def warn(text: str) -> None:
+    """Print a warning on stderr."""
+    console(stderr=True).print(text, style="yellow", markup=False)
 
 
-def print_table(out: Console, made: Table, optional: Iterable[str] = ()) -> None:
-    """Print a table, on a narrow terminal without some of its columns.
+def print_table(
+    out: Console, header: Sequence[str], rows: Sequence[Sequence[str]], optional: Iterable[str] = (), title: str = ""
+) -> None:
+    """Print a table without frames, on a narrow terminal without some of its columns.
 
     Args:
-        out: where.
-        made: the table.
-        optional: headers of columns that are left out if the table is too wide, the first one first.
+        out: the console.
+        header: names of columns. A name that begins with > is of a column that is aligned to the right. Such a column,
+            and one whose name begins with !, is never wrapped or cut, and its header has several short lines.
+        rows: cells, with markup.
+        optional: names of columns that are left out if the table is too wide, the first one first.
+        title: printed above.
     """
-    left_out = []
-    for header in optional:
-        if Measurement.get(out, out.options.update(width=10_000), made).minimum <= out.width:
+    names, left_out = [name.lstrip(">!") for name in header], []
+    shown = list(range(len(header)))
+    for dropped in (*optional, None):
+        made = Table(
+            title=title or None,
+            title_justify="left",
+            title_style="bold",
+            box=None,
+            pad_edge=False,
+            padding=(0, 2, 0, 0),
+        )
+        for place in shown:
+            fixed, right = header[place] != names[place], header[place].startswith(">")
+            head = textwrap.fill(names[place], HEADER, break_long_words=False) if fixed else names[place]
+            lines = [line for text in (head, *(row[place] for row in rows)) for line in text.splitlines()]
+            made.add_column(
+                head,
+                justify="right" if right else "left",
+                header_style="dim",
+                no_wrap=fixed,
+                overflow="fold",
+                min_width=max(cell_len(render(line).plain) for line in lines) if fixed else None,
+            )
+        for row in rows:
+            made.add_row(*(row[place] for place in shown))
+        needed = Measurement.get(out, out.options.update(width=10_000), made).minimum
+        if needed <= out.width or dropped is None:
             break
-        place = next((place for place, column in enumerate(made.columns) if column.header == header), None)
-        if place is not None:
-            del made.columns[place]
-            left_out.append(header.strip())
-    out.print(made)
+        if dropped in names:
+            shown.remove(names.index(dropped))
+            left_out.append(dropped)
+    out.print(made, width=max(needed, out.width), crop=False)  # the terminal wraps lines that are still too long
     if left_out:
-        out.print(f"[dim]A wider terminal also shows: {', '.join(dict.fromkeys(left_out))}[/]")
+        out.print(f"[dim]A wider terminal also shows: {', '.join(left_out)}[/]")

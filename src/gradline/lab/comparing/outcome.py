@@ -1,4 +1,4 @@
-"""What came of a comparison on a model of your own: a row for each method, the curves, and the code to paste."""
+"""The outcome of a comparison on a model of your own: a row for each method, curves, and the code to paste."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings.measures import Spread, spread
-from gradline.lab.jobs.result import Result, Status
+from gradline.lab.findings.training import Entry
+from gradline.lab.findings.trajectory import Trajectory, trajectory
+from gradline.lab.jobs.result import Status
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
 from gradline.lab.studies import Study, plan
@@ -33,7 +34,7 @@ class Row:
     validation_error: Spread
     train_loss: Spread
     seconds: float
-    """Of training, of one run (the mean over seeds)."""
+    """Seconds of training of one run, without measuring (the mean over seeds)."""
     per_evaluation: float
     """Seconds of an evaluation with the method's step, over those of Adam; NaN without runs of Adam."""
     failures: tuple[str, ...]
@@ -49,35 +50,36 @@ class Outcome:
     Args:
         study: the study that was run.
         directory: where its results are.
-        results: the runs.
+        runs: the measurements of each run.
     """
 
     study: Study
     directory: Path
-    results: tuple[Result, ...]
+    runs: tuple[Trajectory, ...]
 
     @cached_property
     def rows(self) -> list[Row]:
         """A row for each method, the lowest validation loss (of the median seed) first."""
-        unit = _pace(self._of("adam-0.001"))
-        made = [_row(method, self._of(method.name), unit) for method in self.study.methods]
+        adam = _pace(self._of("adam-0.001"))
+        made = [_row(method, self._of(method.name), adam) for method in self.study.methods]
         return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
 
     def curves(self, method: str, measure: str) -> list[tuple[Array, Array]]:
-        """Return evaluations and a measured column of a method's runs."""
+        """Return evaluations and a measure along each run of a method."""
         found = []
-        for result in self._of(method):
-            measured = ~np.isnan(result.columns[measure])
-            found.append((result.columns["evaluations"][measured], result.columns[measure][measured]))
+        for run in self._of(method):
+            points = [(point.evaluations, getattr(point, measure)) for point in run.points]
+            at, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
+            found.append((at[~np.isnan(values)], values[~np.isnan(values)]))
         return found
 
-    def _of(self, method: str) -> list[Result]:
-        return [result for result in self.results if result.run.method.name == method]
+    def _of(self, method: str) -> tuple[Trajectory, ...]:
+        return tuple(run for run in self.runs if run.method == method)
 
     @property
     def has_error(self) -> bool:
         """Whether there is an error beside the loss."""
-        return any(not math.isnan(row.validation_error.median) for row in self.rows)
+        return any(math.isfinite(row.validation_error.median) for row in self.rows)
 
     @property
     def best(self) -> Row:
@@ -154,7 +156,7 @@ class Outcome:
 def read(study: Study, directory: str | Path) -> Outcome:
     """Read the runs of a study from its directory."""
     store = Store(directory)
-    return Outcome(study, Path(directory), tuple(store.load(run.key) for run in plan(study)))
+    return Outcome(study, Path(directory), tuple(trajectory(store.load(run.key)) for run in plan(study)))
 
 
 def code(method: Method) -> str:
@@ -177,44 +179,26 @@ def _is_angle(method: Method) -> bool:
     return isinstance(method, SearchMethod) and type(method.search).__name__ == "Angle"
 
 
-def _row(method: Method, results: list[Result], adam: float) -> Row:
-    failures = tuple(result.reason or "diverged" for result in results if result.status is not Status.DONE)
+def _row(method: Method, runs: tuple[Trajectory, ...], adam: float) -> Row:
+    entry = Entry(method.name, runs)
+    losses = [[point.validation_loss for point in run.points] for run in runs]
     return Row(
         method=method.name,
-        validation_loss=_final(results, "validation_loss"),
-        lowest=spread(_lowest(result) for result in results),
-        validation_error=_final(results, "validation_error"),
-        train_loss=_final(results, "train_loss"),
-        seconds=float(np.mean([result.seconds for result in results])),
-        per_evaluation=_pace(results) / adam,
-        failures=failures,
+        validation_loss=entry.loss,
+        lowest=spread(min(filter(math.isfinite, some), default=math.inf) for some in losses),
+        validation_error=entry.error,
+        train_loss=entry.train_loss,
+        seconds=float(np.mean([run.points[-1].seconds if run.points else 0.0 for run in runs])),
+        per_evaluation=_pace(runs) / adam,
+        failures=tuple(run.reason or "diverged" for run in runs if run.status is not Status.DONE),
         code=code(method),
     )
 
 
-def _final(results: list[Result], measure: str) -> Spread:
-    values = []
-    for result in results:
-        measured = result.columns[measure][~np.isnan(result.columns[measure])]
-        absent = math.nan if measure == "validation_error" else math.inf
-        values.append(float(measured[-1]) if result.status is Status.DONE and measured.size else absent)
-    return spread(values)
-
-
-def _lowest(result: Result) -> float:
-    measured = result.columns["validation_loss"]
-    finite = measured[np.isfinite(measured)]
-    return float(finite.min()) if finite.size else math.inf
-
-
-def _pace(results: list[Result]) -> float:
+def _pace(runs: tuple[Trajectory, ...]) -> float:
     """Return processor seconds of an evaluation, the median over runs; NaN if there are none."""
-    paces: list[Any] = []
-    for result in results:
-        times = result.columns["cpu_seconds"][~np.isnan(result.columns["cpu_seconds"])]
-        if times.size and result.columns["evaluations"][-1] > 0:
-            paces.append(times[-1] / result.columns["evaluations"][-1])
-    return float(np.median(paces)) if paces else math.nan
+    ends = [run.points[-1] for run in runs if run.points and run.points[-1].evaluations > 0]
+    return float(np.median([end.cpu_seconds / end.evaluations for end in ends])) if ends else math.nan
 
 
 def _text(found: Spread) -> str:

@@ -9,9 +9,8 @@ figure = figure_4.draw(figure_4.data())
 assert figure_4.title and figure_4.caption
 ```
 
-Every module here that is called `figure_*`, `table_*` or `study_*` is in `FIGURES`, with `TITLE`, `CAPTION`, `NEEDS`,
-`data` and `draw` as in [`Entry`][gradline.lab.figures.catalogue.Entry]: a new figure is one file. Figures 8 to 14,
-which are alike, are values in `gradline.lab.figures.paper`.
+Every module here that is called `figure_*`, `table_*` or `study_*` is in `FIGURES`: a new figure is one file. It has
+`ENTRIES`, or the names that `Entry.of_module` (in `gradline.lab.figures.catalogue`) reads.
 
 The modules import neither torch nor matplotlib until they are asked to compute or to draw.
 """
@@ -23,15 +22,15 @@ import re
 from importlib import import_module
 
 from gradline.lab.figures.catalogue import Entry
-from gradline.lab.figures.paper import ENTRIES
 from gradline.lab.figures.style import save
 
 __all__ = ["FIGURES", "Entry", "save"]
 
 
 def _found() -> dict[str, Entry]:
-    names = [name for _, name, _ in pkgutil.iter_modules(__path__) if re.match(r"(figure|table)_\d|study_", name)]
-    entries = [*ENTRIES, *(Entry.of_module(import_module(f"{__name__}.{name}")) for name in names)]
+    names = [name for _, name, _ in pkgutil.iter_modules(__path__) if re.match(r"figures?_\d|table_\d|study_", name)]
+    modules = [import_module(f"{__name__}.{name}") for name in names]
+    entries = [entry for module in modules for entry in getattr(module, "ENTRIES", None) or [Entry.of_module(module)]]
     kinds = ("figure", "table", "study")
 
     def order(entry: Entry) -> tuple[object, ...]:

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradline.lab.figures import labels
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -13,9 +15,22 @@ if TYPE_CHECKING:
     from gradline.lab.figures.curves import Measure
 
 
-def whole(data: Any) -> dict[str, Any]:
-    """Return data as a single part."""
-    return {"": data}
+class Key(NamedTuple):
+    """A property by which a figure of curves sorts runs into panels or lines: its title, and a run's label."""
+
+    title: str
+    of: Callable[[Any], str]
+
+
+PROBLEM = Key("Problem", lambda run: labels.problem(run.problem))
+BATCH = Key("Batch size", lambda run: labels.batch(run.batch_size))
+METHOD = Key("Method", lambda run: labels.method(run.method))
+
+
+def labels_by(key: Key, runs: Any) -> list[str]:
+    """Return the different labels of runs, or of curves, by a key; batch sizes in their order."""
+    ordered = sorted(runs, key=lambda run: run.batch_size) if key is BATCH else runs
+    return list(dict.fromkeys(key.of(run) for run in ordered))
 
 
 @dataclass(frozen=True)
@@ -26,44 +41,39 @@ class Entry:
         name: `figure_8`, `table_3`, `study_direction_quality`.
         title: one line.
         caption: what to see, in a sentence or two.
-        needs: the names of the studies whose runs its data are; none for an illustration (Figures 1 to 7), which
-            computes its own.
         data: returns a frozen dataclass of arrays, given a source of runs, or nothing for an illustration.
         draw: draws the data, given also the inks of the page (`gradline.plot.inks`). It computes nothing, and the
             figure belongs to no window.
+        needs: names of the studies whose runs it shows; none for an illustration (Figures 1 to 7), which computes
+            its own data.
         about: the caption without how it is drawn, for a chart that can be changed.
         paper: what the paper says of it.
-        measures: those of curves, in order.
+        measures: the measures of curves, in order.
+        keys: the keys of curves: for facets (rows, or drawings of their own), panels (columns) and lines.
         means: whether means of runs are drawn, and not every run.
-        parts: splits data into those of several drawings, by what is added to the figure's name.
+        parts: splits data into those of several drawings, by the ending of their names.
     """
 
     name: str
     title: str
     caption: str
-    needs: tuple[str, ...]
     data: Callable[..., Any]
     draw: Callable[..., Figure]
+    needs: tuple[str, ...] = ()
     about: str = ""
     paper: str = ""
     measures: tuple[Measure, ...] = ()
+    keys: tuple[Key, Key, Key] = (PROBLEM, BATCH, METHOD)
     means: bool = True
-    parts: Callable[[Any], Mapping[str, Any]] = whole
+    parts: Callable[[Any], Mapping[str, Any]] = lambda data: {"": data}
 
     @classmethod
     def of_module(cls, module: ModuleType) -> Entry:
-        """Return the figure of a module with TITLE, CAPTION, NEEDS, `data` and `draw`; others by their upper case."""
-        optional = ("about", "paper", "measures", "parts")
-        given = {name: getattr(module, name.upper()) for name in optional if hasattr(module, name.upper())}
-        return cls(
-            name=module.__name__.rpartition(".")[2],
-            title=module.TITLE,
-            caption=module.CAPTION,
-            needs=module.NEEDS,
-            data=module.data,
-            draw=module.draw,
-            **{**given, "measures": tuple(given["measures"]) if isinstance(given.get("measures"), tuple) else ()},
-        )
+        """Return the figure of a module with TITLE, CAPTION, `data`, `draw`, and perhaps NEEDS, ABOUT, PAPER, KEYS."""
+        given = ("needs", "about", "paper", "keys")
+        optional = {name: getattr(module, name.upper()) for name in given if hasattr(module, name.upper())}
+        name = module.__name__.rpartition(".")[2]
+        return cls(name, module.TITLE, module.CAPTION, module.data, module.draw, **optional)
 
     @property
     def label(self) -> str:

@@ -1,24 +1,27 @@
-"""Two figures of the comparison: performance profiles, and losses against evaluations. The third is `compare_heat`.
+"""Figures of the comparison: performance profiles, and losses against evaluations. `compare_heat` has a third one.
 
-Each has a function that computes its numbers from records and one that draws them, which computes nothing.
+Each has a function that computes its numbers from records and one that only draws them.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
+from gradline.lab.figures.compare_heat import draw_heat, heat_data
 from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.figures.traces import POINTS, held
+from gradline.lab.findings.comparison import Comparison, own
 from gradline.lab.findings.measures import Profile, Table, profile
 from gradline.plot.inks import LIGHT, Inks
 
@@ -35,6 +38,12 @@ FARTHEST = 64.0
 ABOVE = 1.5
 """A line may go so many times as high as the highest start; one that explodes would hide all others."""
 COLUMNS = 3
+
+
+def drawings(known: Comparison) -> dict[str, Callable[..., Figure]]:
+    """Return functions that draw the two figures of all settings together, by name; their argument is `inks`."""
+    profiles = profile_data(known.table, known.targets, known.drawn(own()))
+    return {"heat": partial(draw_heat, heat_data(known)), "profile": partial(draw_profile, profiles)}
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,10 @@ from gradline.lab.figures.traces import Array, Source, Trace, missing, select, t
 
 NUGGET = 1e-4
 """Added to errors before their logarithm is taken, so that zero can be shown."""
+
+
+Setting: TypeAlias = tuple[str, str, int, str, int | None]
+"""Problem, method, batch size, sampling, and batch size of directions."""
 
 
 class Measure(NamedTuple):
@@ -84,18 +88,21 @@ class Band(NamedTuple):
     high: Array
 
 
+def setting_of(run: Trace | Curve) -> Setting:
+    """Return the setting of a run or a curve."""
+    return run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size
+
+
 def gather(runs: Sequence[Trace], measures: Iterable[Measure]) -> tuple[Curve, ...]:
     """The runs of each setting together, measure by measure."""
-    settings: dict[tuple[Any, ...], list[Trace]] = {}
+    settings: dict[Setting, list[Trace]] = {}
     for run in runs:
-        key = (run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size)
-        settings.setdefault(key, []).append(run)
+        settings.setdefault(setting_of(run), []).append(run)
     curves = []
     for measure in measures:
         for key, together in settings.items():
             x, rows = _rows(together, measure.name)
-            seeds = np.array([run.seed for run in together])
-            curves.append(Curve(measure.name, *key, x=x, seeds=seeds, runs=rows))
+            curves.append(Curve(measure.name, *key, x, np.array([run.seed for run in together]), rows))
     return tuple(curves)
 
 

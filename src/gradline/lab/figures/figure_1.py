@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
-from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.figures.iris import iris
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
@@ -24,20 +24,24 @@ CAPTION = (
     "From one start on a plane through the loss of the Iris network, small constant steps hardly get anywhere, and "
     "large ones jump across the valley, further and further. The steps that GOLS-I finds lead down to the bottom."
 )
-NEEDS: tuple[str, ...] = ()
-
 Array = NDArray[np.float64]
+REACH = 7.0
+"""Half the width of the plane."""
+START = (-0.75, 0.75)
+"""Where all paths begin, as a share of `REACH`."""
+SMALL, LARGE = 0.1, 7.0
+"""Constant steps that are too small and too large."""
 
 
 @dataclass(frozen=True, eq=False)
 class Path:
-    """Where the updates of one method lead: the start, and the place after each update."""
+    """The updates of one method: the start, and the place after each update."""
 
     x: Array
     y: Array
     values: Array
     evaluations: int
-    """Gradients that it took."""
+    """Gradients that were computed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,49 +49,30 @@ class Data:
     """The full-batch loss over two random perpendicular directions, and three ways down."""
 
     x: Array
-    y: Array
+    """Steps along either direction."""
     values: Array
     small: Path
-    small_step: float
     large: Path
-    large_step: float
     searched: Path
 
 
 @threads()
-def data(
-    *,
-    seed: int = SEED,
-    plane_seed: int = 0,
-    training: int = 200,
-    reach: float = 7.0,
-    points: int = 51,
-    start: tuple[float, float] = (-0.75, 0.75),
-    updates: int = 12,
-    small: float = 0.1,
-    large: float = 7.0,
-) -> Data:
+def data(*, training: int = 200, points: int = 51, updates: int = 12) -> Data:
     """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane.
 
     Args:
-        seed: of the network's weights.
-        plane_seed: of the two directions.
         training: evaluations of GOLS-I that find the centre of the plane.
-        reach: half the width of the plane.
         points: of the grid, along each axis.
-        start: in parts of the reach.
         updates: of each method.
-        small: the constant step that is too small.
-        large: the constant step that is too large.
     """
     import torch
 
     import gradline
     from gradline import landscape
 
-    model, loss, samples = iris(seed=seed, training=training)
-    pair = landscape.random_directions(model, seed=plane_seed)
-    grid = np.linspace(-reach, reach, points)
+    model, loss, samples = iris(training=training)
+    pair = landscape.random_directions(model, seed=0)
+    grid = np.linspace(-REACH, REACH, points)
     seen = landscape.plane(
         model, lambda x, y: loss(x, y).mean(), samples, directions=(pair[0], pair[1]), x=grid, y=grid, seed=0
     )
@@ -101,7 +86,7 @@ def data(
         return 100.0 / 3.0 * (samples[1] - outputs).square().sum(dim=1).mean()
 
     def path(make: Callable[[Tensor], torch.optim.Optimizer]) -> Path:
-        place = torch.tensor([reach * part for part in start], dtype=torch.float64, requires_grad=True)
+        place = torch.tensor([REACH * part for part in START], dtype=torch.float64, requires_grad=True)
         optimizer = make(place)
 
         def closure() -> float:
@@ -120,12 +105,9 @@ def data(
 
     return Data(
         x=grid,
-        y=grid,
         values=seen.full.values,
-        small=path(lambda place: torch.optim.SGD([place], lr=small)),
-        small_step=small,
-        large=path(lambda place: torch.optim.SGD([place], lr=large)),
-        large_step=large,
+        small=path(lambda place: torch.optim.SGD([place], lr=SMALL)),
+        large=path(lambda place: torch.optim.SGD([place], lr=LARGE)),
         searched=path(lambda place: gradline.GOLSI([place])),
     )
 
@@ -136,23 +118,19 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
         figure, ((axis,),) = style.panels(1, 1, height=5.0, width=5.6)
         levels = np.quantile(data.values, np.linspace(0.0, 1.0, 14))
         levels = np.unique(np.round(levels, 6))
-        filled = axis.contourf(data.x, data.y, data.values, levels=levels, cmap=style.SURFACE, alpha=0.45)
-        axis.contour(data.x, data.y, data.values, levels=levels, colors=inks.faint, linewidths=0.5)
+        filled = axis.contourf(data.x, data.x, data.values, levels=levels, cmap=style.SURFACE, alpha=0.45)
+        axis.contour(data.x, data.x, data.values, levels=levels, colors=inks.faint, linewidths=0.5)
         for path, line, label in (
-            (data.large, stroke(1, inks), f"too large: constant step {data.large_step:g}"),
+            (data.large, stroke(1, inks), f"too large: constant step {LARGE:g}"),
             (data.searched, Stroke(inks.text, "-", "D"), "line search: GOLS-I"),
-            (data.small, stroke(0, inks), f"too small: constant step {data.small_step:g}"),
+            (data.small, stroke(0, inks), f"too small: constant step {SMALL:g}"),
         ):
             spent = f"{len(path.x) - 1} updates, {path.evaluations} gradients"
             fell = f"loss {path.values[0]:.1f} → {path.values[-1]:.1f}"
-            axis.plot(
-                *(path.x, path.y),
-                **line.options(every=1),
-                label=f"{label}\n{spent},\n{fell}",
-            )
+            axis.plot(path.x, path.y, **line.options(every=1), label=f"{label}\n{spent},\n{fell}")
         axis.plot(data.small.x[0], data.small.y[0], "*", ms=13, mfc="white", mec=inks.text, label="start", zorder=5)
         axis.set_xlim(data.x[0], data.x[-1])
-        axis.set_ylim(data.y[0], data.y[-1])
+        axis.set_ylim(data.x[0], data.x[-1])
         axis.set_aspect("equal")
         axis.set_xlabel("step along random direction 1")
         axis.set_ylabel("step along random direction 2")

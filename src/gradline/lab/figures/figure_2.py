@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
-from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.figures.iris import iris
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
 
@@ -23,10 +23,9 @@ CAPTION = (
     "same one; dynamic mini-batches give one full of minima that mean nothing (each panel has a scale of its own). The "
     "sign changes of the slope along x (from - to +) stay near those of the full batch under all three."
 )
-NEEDS: tuple[str, ...] = ()
-
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
+BATCH_SIZE = 10
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,61 +42,35 @@ class Data:
     """One loss over two random perpendicular directions."""
 
     x: Array
-    y: Array
+    """Steps along either direction."""
     full: Surface
     static: tuple[Surface, ...]
     dynamic: Surface
-    batch_size: int
 
 
 @threads()
-def data(
-    *,
-    seed: int = SEED,
-    plane_seed: int = 4,
-    training: int = 200,
-    reach: float = 10.0,
-    points: int = 41,
-    batch_size: int = 10,
-    order: int = 0,
-) -> Data:
-    """Look at the loss of a trained Iris network on a plane.
+def data(*, training: int = 200, points: int = 41) -> Data:
+    """Evaluate the loss of a trained Iris network on a plane.
 
     Args:
-        seed: of the network's weights.
-        plane_seed: of the two directions.
         training: full-batch evaluations of GOLS-I before.
-        reach: half the width of the plane.
         points: of the grid, along each axis.
-        batch_size: samples in a mini-batch.
-        order: the seed of the mini-batches.
     """
     from gradline import landscape
 
-    model, loss, samples = iris(seed=seed, training=training)
-    first, second = landscape.random_directions(model, seed=plane_seed)
-    grid = np.linspace(-reach, reach, points)
-    seen = landscape.plane(
-        *(model, loss, samples),
-        directions=(first, second),
-        x=grid,
-        y=grid,
-        along=first,
-        batch_size=batch_size,
-        static=2,
-        dynamic=1,
-        seed=order,
-    )
+    model, loss, samples = iris(training=training)
+    first, second = landscape.random_directions(model, seed=4)
+    grid = np.linspace(-10.0, 10.0, points)
+    options: dict[str, Any] = {"directions": (first, second), "x": grid, "y": grid, "along": first, "seed": 0}
+    seen = landscape.plane(model, loss, samples, **options, batch_size=BATCH_SIZE, static=2, dynamic=1)
     assert seen.full is not None
     assert seen.static is not None
     assert seen.dynamic is not None
     return Data(
         x=grid,
-        y=grid,
         full=_surface(seen.full.values, seen.full.slopes),
         static=tuple(map(_surface, seen.static.values, seen.static.slopes)),
         dynamic=_surface(seen.dynamic.values[0], seen.dynamic.slopes[0]),
-        batch_size=batch_size,
     )
 
 
@@ -122,8 +95,8 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
         grid = figure.add_gridspec(2, 3, height_ratios=[1.15, 1.0])
         columns = (
             ("full batch", (data.full,)),
-            (f"static, B = {data.batch_size}", data.static),
-            (f"dynamic, B = {data.batch_size}", (data.dynamic,)),
+            (f"static, B = {BATCH_SIZE}", data.static),
+            (f"dynamic, B = {BATCH_SIZE}", (data.dynamic,)),
         )
         below = []
         for column, (title, surfaces) in enumerate(columns):
@@ -132,13 +105,8 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
             style.letter(top, "abc"[column], title)
             top.set_box_aspect(None, zoom=1.2)
             flat = figure.add_subplot(grid[1, column])
-            mesh = flat.pcolormesh(
-                *(data.x, data.y, surfaces[0].values),
-                cmap=style.SURFACE,
-                shading="nearest",
-                alpha=0.75,
-                rasterized=True,
-            )
+            look: dict[str, Any] = {"cmap": style.SURFACE, "shading": "nearest", "alpha": 0.75, "rasterized": True}
+            mesh = flat.pcolormesh(data.x, data.x, surfaces[0].values, **look)
             figure.colorbar(mesh, ax=flat, label="loss F", location="bottom", pad=0.03, shrink=0.85)
             _marks(flat, data, surfaces, inks)
             flat.set_aspect("equal")
@@ -153,13 +121,12 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
 
 
 def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
-    x, y = np.meshgrid(data.x, data.y)
+    x, y = np.meshgrid(data.x, data.x)
     for number, surface in enumerate(surfaces):
-        look: dict[str, Any] = {"cmap": style.SURFACE, "antialiased": False}
         if number:  # a second one is a net, so that both can be seen
             axis.plot_wireframe(x, y, surface.values, color=inks.orange, linewidth=0.5, rcount=14, ccount=14)
         else:
-            axis.plot_surface(x, y, surface.values, rstride=1, cstride=1, linewidth=0.0, rasterized=True, **look)
+            style.surface(axis, x, y, surface.values)
     heights = np.concatenate([surface.values for surface in surfaces])
     axis.set_zlim(heights.min(), heights.max())
     axis.view_init(elev=28, azim=-60)
@@ -178,7 +145,7 @@ def _marks(axis: Axes, data: Data, surfaces: tuple[Surface, ...], inks: Inks) ->
         rows, columns = np.nonzero(surface.sign_changes)
         bars: dict[str, Any] = {"color": net, "ms": 3} if number else {"color": ink, "ms": 4}
         names = ("sign change of (b)'s net", "minimum of (b)'s net") if number else ("sign change (SNN-GPP)", "minimum")
-        axis.plot(data.x[columns], data.y[rows], "|", **bars, label=names[0])
+        axis.plot(data.x[columns], data.x[rows], "|", **bars, label=names[0])
         rows, columns = np.nonzero(surface.minima)
         dots: dict[str, Any] = {"marker": "D", "mfc": net} if number else {"marker": "o", "mfc": "white"}
-        axis.plot(data.x[columns], data.y[rows], **dots, linestyle="", ms=4, mec=ink, mew=0.8, label=names[1])
+        axis.plot(data.x[columns], data.x[rows], **dots, linestyle="", ms=4, mec=ink, mew=0.8, label=names[1])

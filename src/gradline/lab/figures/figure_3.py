@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
-from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.figures.iris import iris
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
 
@@ -17,83 +17,71 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gradline import landscape
+
 TITLE = "Static and dynamic mini-batches along one direction"
 CAPTION = (
     "Four static mini-batches give four smooth losses with four different optima, all inside the ball B_ε; jumping "
     "between the four at each step gives a loss with minima all along the line. The slope that jumps still changes "
     "sign from - to + inside B_ε only."
 )
-NEEDS: tuple[str, ...] = ()
-
 Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Values and slopes at the steps. Rows of the static ones are the mini-batches."""
+    """Values and slopes at the steps."""
 
-    steps: Array
-    full_values: Array
-    full_slopes: Array
-    static_values: Array
-    static_slopes: Array
+    line: landscape.Line
+    """With all samples, and with the static mini-batches."""
     jumps: NDArray[np.int64]
     """Which of the mini-batches the dynamic sampling took at each step."""
     dynamic_values: Array
     dynamic_slopes: Array
-    sizes: tuple[int, ...]
-    """Samples in each mini-batch."""
     optimum: float
     """Where the full-batch slope changes sign (on a straight line between two steps)."""
     optima: Array
     """Where each mini-batch's slope does."""
-    ball: tuple[float, float]
-    """B_ε: the range of the mini-batches' sign changes."""
     minima: Array
     """Steps of local minima of the dynamic values."""
     sign_changes: Array
     """Sign changes of the dynamic slopes, each between two steps: the middle of what the ball has of that interval."""
 
+    @property
+    def ball(self) -> tuple[float, float]:
+        """B_ε: the range of the mini-batches' sign changes."""
+        return float(self.optima.min()), float(self.optima.max())
+
 
 @threads()
-def data(*, seed: int = SEED, batches: int = 4, points: int = 100, spacing: float = 0.002, order: int = 0) -> Data:
-    """Walk along -∇L of the network; the data are dealt into so many mini-batches at random.
+def data(*, points: int = 100, spacing: float = 0.002) -> Data:
+    """Walk along -∇L of the network; the samples are dealt into four mini-batches at random.
 
     Args:
-        seed: of the network's weights.
-        batches: into how many mini-batches of equal size (but for one sample) the 150 samples are dealt.
         points: how many steps.
         spacing: between two steps.
-        order: the seed that deals the samples and picks a mini-batch at each step.
     """
     from gradline import landscape
 
-    rng = np.random.default_rng(order)
-    model, loss, samples = iris(seed=seed)
-    dealt = np.array_split(rng.permutation(len(samples[0])), batches)
+    rng = np.random.default_rng(0)
+    model, loss, samples = iris()
+    dealt = np.array_split(rng.permutation(len(samples[0])), 4)
     seen = landscape.line(model, loss, samples, steps=spacing * np.arange(points), static=dealt, seed=0)
     assert seen.full is not None
     assert seen.static is not None
-    jumps = rng.integers(batches, size=points)
+    jumps = rng.integers(len(dealt), size=points)
     values, slopes = seen.static.values[jumps, np.arange(points)], seen.static.slopes[jumps, np.arange(points)]
     found = landscape.Found.of(seen.steps, values, slopes)
     optima = np.array([_root(seen.steps, row) for row in seen.static.slopes])
-    ball = float(optima.min()), float(optima.max())
     return Data(
-        steps=seen.steps,
-        full_values=seen.full.values,
-        full_slopes=seen.full.slopes,
-        static_values=seen.static.values,
-        static_slopes=seen.static.slopes,
+        line=seen,
         jumps=jumps,
         dynamic_values=values,
         dynamic_slopes=slopes,
-        sizes=tuple(map(len, dealt)),
         optimum=_root(seen.steps, seen.full.slopes),
         optima=optima,
-        ball=ball,
         minima=found.steps_of_minima,
-        sign_changes=_inside(found.steps_of_sign_changes, spacing, ball),
+        sign_changes=_inside(found.steps_of_sign_changes, spacing, (optima.min(), optima.max())),
     )
 
 
@@ -122,18 +110,16 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     with style.settings(inks):
         figure, axes = style.panels(3, 2, height=8.0)
         (a, b), (c, d), (e, f) = axes
-        for axis, full, rows in (
-            (a, data.full_values, data.static_values),
-            (b, data.full_slopes, data.static_slopes),
-            (e, data.full_slopes, data.static_slopes),
+        full, static = data.line.full, data.line.static
+        assert full is not None
+        assert static is not None
+        for axis, whole, rows in ((a, full.values, static.values), *((x, full.slopes, static.slopes) for x in (b, e))):
+            _static(axis, data, whole, rows, inks)
+        for axis, whole, row in (
+            (c, full.values, data.dynamic_values),
+            *((x, full.slopes, data.dynamic_slopes) for x in (d, f)),
         ):
-            _static(axis, data, full, rows, inks)
-        for axis, full, row in (
-            (c, data.full_values, data.dynamic_values),
-            (d, data.full_slopes, data.dynamic_slopes),
-            (f, data.full_slopes, data.dynamic_slopes),
-        ):
-            _dynamic(axis, data, full, row, inks)
+            _dynamic(axis, data, whole, row, inks)
         for axis in (b, d, e, f):
             axis.axhline(0.0, color=inks.faint, linewidth=0.8, zorder=0)
             axis.set_ylabel("slope F'(α)")
@@ -143,8 +129,8 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
             axis.axvspan(*data.ball, color=inks.green, alpha=0.15, linewidth=0.0, label="ball $B_ε$", zorder=0)
         for axis in (e, f):
             axis.set_xlabel("step α along d = -∇L")
-            _come_close(axis, data)
-        heights = data.dynamic_values[np.searchsorted(data.steps, data.minima)]
+            _come_close(axis, data, static.slopes)
+        heights = data.dynamic_values[np.searchsorted(data.line.steps, data.minima)]
         marks: dict[str, Any] = {"ms": 5, "mfc": "none", "mec": inks.blue, "linestyle": "", "zorder": 4}
         c.plot(data.minima, heights, marker="v", **marks, label="local minimum, dynamic")
         for axis in (d, f):
@@ -166,33 +152,40 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
 
 
 def _static(axis: Axes, data: Data, full: Array, rows: Array, inks: Inks) -> None:
-    for number, (row, size) in enumerate(zip(rows, data.sizes, strict=True)):
+    for number, (row, size) in enumerate(zip(rows, map(len, data.line.batches), strict=True)):
         axis.plot(
-            data.steps, row, **stroke(number + 1, inks).options(), label=f"static mini-batch {number + 1} (B = {size})"
+            data.line.steps,
+            row,
+            **stroke(number + 1, inks).options(),
+            label=f"static mini-batch {number + 1} (B = {size})",
         )
-    axis.plot(data.steps, full, color=inks.text, linewidth=2.0, label=f"full batch (M = {sum(data.sizes)})")
-
-
-def _dynamic(axis: Axes, data: Data, full: Array, row: Array, inks: Inks) -> None:
-    axis.plot(data.steps, full, color=inks.text, linewidth=2.0)
     axis.plot(
-        *(data.steps, row),
-        color=inks.faint,
-        marker=".",
-        markersize=3,
-        markeredgecolor=inks.orange,
-        markerfacecolor=inks.orange,
-        linewidth=0.7,
-        label="dynamic: a new one at each step",
+        data.line.steps,
+        full,
+        color=inks.text,
+        linewidth=2.0,
+        label=f"full batch (M = {sum(map(len, data.line.batches))})",
     )
 
 
-def _come_close(axis: Axes, data: Data) -> None:
+def _dynamic(axis: Axes, data: Data, full: Array, row: Array, inks: Inks) -> None:
+    axis.plot(data.line.steps, full, color=inks.text, linewidth=2.0)
+    marks: dict[str, Any] = {
+        "marker": ".",
+        "markersize": 3,
+        "markeredgecolor": inks.orange,
+        "markerfacecolor": inks.orange,
+    }
+    label = "dynamic: a new one at each step"
+    axis.plot(data.line.steps, row, color=inks.faint, linewidth=0.7, label=label, **marks)
+
+
+def _come_close(axis: Axes, data: Data, slopes: Array) -> None:
     """Show the ball and as much again on both sides, and the slopes there."""
     width = data.ball[1] - data.ball[0]
     low, high = data.ball[0] - 0.5 * width, data.ball[1] + 0.5 * width
-    inside = (data.steps >= low) & (data.steps <= high)
-    seen = data.static_slopes[:, inside]
+    inside = (data.line.steps >= low) & (data.line.steps <= high)
+    seen = slopes[:, inside]
     pad = 0.08 * (seen.max() - seen.min())
     axis.set_xlim(low, high)
     axis.set_ylim(seen.min() - pad, seen.max() + pad)

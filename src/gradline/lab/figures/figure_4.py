@@ -22,8 +22,6 @@ CAPTION = (
     "optimum. The sign change from - to + (the NN-GPP) ignores all jumps, and is the minimum of the continuous "
     "function that has the same slopes."
 )
-NEEDS: tuple[str, ...] = ()
-
 Array = NDArray[np.float64]
 
 

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
-from gradline.lab.figures.iris import SEED, iris
+from gradline.lab.figures.iris import iris
+from gradline.lab.tools.formatting import plural
 from gradline.lab.tools.threads import threads
 from gradline.plot import search
 from gradline.plot.inks import LIGHT, Inks
@@ -24,9 +25,11 @@ CAPTION = (
     "step if the slope there is in the shaded band; else it doubles the step until the slope is positive, or halves it "
     "until the slope is negative."
 )
-NEEDS: tuple[str, ...] = ()
-
 Array = NDArray[np.float64]
+LONGEST = 400
+"""Searches after which the run ends, whatever was found."""
+PROBES = 3
+"""The fewest probes of a search that grows or shrinks."""
 KINDS = ("accepted at once", "too short: grow", "too long: shrink")
 
 
@@ -51,40 +54,33 @@ class Data:
 
 
 @threads()
-def data(
-    *, seed: int = SEED, batch_size: int = 50, probes: int = 3, points: int = 120, longest: int = 400, order: int = 0
-) -> Data:
+def data(*, batch_size: int = 50) -> Data:
     """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind.
 
     Args:
-        seed: of the network's weights.
         batch_size: samples in a mini-batch.
-        probes: a search that grows or shrinks has at least so many.
-        points: of the full-batch slope along each line.
-        longest: give up after so many searches.
-        order: the seed of the mini-batches.
     """
     import torch
 
     import gradline
     from gradline import landscape
 
-    model, loss, samples = iris(seed=seed)
+    model, loss, samples = iris()
     optimizer = gradline.GOLSI(model.parameters())
-    draws = gradline.batches.dynamic(*samples, batch_size=batch_size, seed=order)
+    draws = gradline.batches.dynamic(*samples, batch_size=batch_size, seed=0)
     closure = draws.closure(optimizer, lambda x, y: loss(x, y).mean())
     found: dict[str, Searched] = {}
-    for number in range(1, longest + 1):
+    for number in range(1, LONGEST + 1):
         before = [parameter.detach().clone() for parameter in model.parameters()]
         optimizer.step(closure)
         record = optimizer.last
         assert record is not None
-        kind = _kind(record, probes)
+        kind = _kind(record)
         if number == 1 or kind is None or kind in found or not record.step:
             continue
         after = [parameter.detach().clone() for parameter in model.parameters()]
         direction = [(b - a) / record.step for a, b in zip(before, after, strict=True)]
-        steps = np.linspace(0.0, 1.2 * max(step for step, _ in record.transcript), points)
+        steps = np.linspace(0.0, 1.2 * max(step for step, _ in record.transcript), 120)
         with torch.no_grad():
             for parameter, there in zip(model.parameters(), before, strict=True):
                 parameter.copy_(there)
@@ -99,17 +95,13 @@ def data(
     return Data(tuple(found[kind] for kind in KINDS if kind in found), batch_size)
 
 
-def _kind(record: Record[Any, Any], probes: int) -> str | None:
+def _kind(record: Record[Any, Any]) -> str | None:
     if record.stop is Stop.ACCEPTED_AT_ONCE:
         return KINDS[0]
-    if record.stop is not Stop.SIGN_CHANGE or record.evaluations < probes:
+    if record.stop is not Stop.SIGN_CHANGE or record.evaluations < PROBES:
         return None
     steps = [step for step, _ in record.transcript]
     return KINDS[1] if steps[1] > steps[0] else KINDS[2]
-
-
-def _probes(count: int) -> str:
-    return f"{count} probe" if count == 1 else f"{count} probes"
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> Figure:
@@ -123,16 +115,15 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
                 legend.remove()
             left, right = axis.get_xlim()
             axis.set_xlim(left, right + 0.08 * (right - left))  # room for rings and numbers
-            axis.plot(
-                *(one.steps, one.slopes),
-                color="#8c8c8c",
-                linewidth=1.2,
-                label="full-batch slope",
-                scaley=False,
-                scalex=False,
-                zorder=1.5,
-            )
-            style.letter(axis, name, f"{one.kind}\nsearch {one.number}, {_probes(one.record.evaluations)}")
+            look: dict[str, Any] = {
+                "color": "#8c8c8c",
+                "linewidth": 1.2,
+                "scaley": False,
+                "scalex": False,
+                "zorder": 1.5,
+            }
+            axis.plot(one.steps, one.slopes, label="full-batch slope", **look)
+            style.letter(axis, name, f"{one.kind}\nsearch {one.number}, {plural(one.record.evaluations, 'probe')}")
         for axis in axes[0, 1:]:
             axis.set_ylabel("")
         style.legend(figure, axes[0], columns=4)

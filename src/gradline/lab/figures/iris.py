@@ -29,17 +29,17 @@ class Iris(NamedTuple):
     data: tuple[Tensor, Tensor]
 
 
-def iris(*, seed: int = SEED, hidden: int = HIDDEN, training: int = 0) -> Iris:
-    """The network at its random start, or after so many full-batch evaluations of GOLS-I."""
+def iris(*, training: int = 0) -> Iris:
+    """Return the network at its random start, or after so many full-batch evaluations of GOLS-I."""
     import torch
 
     import gradline
 
     samples = load("iris")
     inputs, targets = torch.from_numpy(samples.train_inputs), torch.from_numpy(samples.train_targets)
-    layers = [torch.nn.Linear(4, hidden), torch.nn.Sigmoid(), torch.nn.Linear(hidden, 3), torch.nn.Sigmoid()]
+    layers = [torch.nn.Linear(4, HIDDEN), torch.nn.Sigmoid(), torch.nn.Linear(HIDDEN, 3), torch.nn.Sigmoid()]
     model = torch.nn.Sequential(*layers).double()
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(SEED)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.copy_(torch.randn(parameter.shape, generator=generator, dtype=torch.float64))

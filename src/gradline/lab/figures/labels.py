@@ -1,4 +1,4 @@
-"""What problems, methods and measures are called where people read them."""
+"""The names of problems and methods in figures and tables."""
 
 from __future__ import annotations
 
@@ -28,22 +28,32 @@ METHODS = {
 
 
 def problem(name: str) -> str:
-    """A problem's name in the paper; of one that is not in the paper, its own."""
+    """Return a problem's name in the paper, or its own if it is not in the paper."""
     plain = name.removesuffix("-published-loss")
     known = PROBLEMS.get(plain, plain)
     return known if plain == name else f"{known} with the published loss"
 
 
 def method(name: str) -> str:
-    """A method's name in the paper; of one that is not in the paper, its own."""
+    """Return a method's name in the paper, or its own if it is not in the paper."""
     return METHODS.get(name, name)
 
 
+def order(problem: str, method: str) -> tuple[int | str, ...]:
+    """Return a key that sorts problems, then methods, as the paper does, and others after them by name."""
+    problems, methods = list(PROBLEMS), list(METHODS)
+    return (
+        problems.index(problem) if problem in problems else len(problems),
+        methods.index(method) if method in methods else len(methods),
+        *(problem, method),
+    )
+
+
 def batch(size: int) -> str:
-    """A batch size as a title."""
+    """Return a batch size as a title."""
     return f"B = {size}"
 
 
 def plain(text: str) -> str:
-    """Text as matplotlib shows it unchanged: a dollar sign would begin a formula."""
+    """Return text as matplotlib shows it unchanged: a dollar sign would begin a formula."""
     return text.replace("$", r"\$")

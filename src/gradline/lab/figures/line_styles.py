@@ -1,6 +1,6 @@
-"""Which stroke of the palette a method has: the same in every figure of the study and on its report page.
+"""The stroke of each method: the same in every figure of the study and on its report page.
 
-In comparisons with many methods gradline's stand out, tuned ones have the colour of the text, all others stay behind.
+In comparisons with many methods gradline's are wide and coloured, tuned ones have the colour of the text, others grey.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradline.lab.figures.labels import METHODS
 from gradline.lab.findings.comparison import TUNED, own
 from gradline.plot.inks import DASHES, LIGHT, Inks, Stroke, stroke
 
@@ -20,19 +21,21 @@ MUTED = ("#8c8c8c", "#7f93a8", "#a8917f", "#8fa384")
 OTHER_MARKERS = "x+1234<>dh*"
 
 
-def numbers(methods: Sequence[str]) -> dict[str, int]:
-    """Return the number of each method's stroke: its own one, or the first that is free.
+def numbers(lines: Sequence[str]) -> dict[str, int]:
+    """Return the number of each line's stroke: that of its method, or the first that is free.
 
     Args:
-        methods: those of a figure.
+        lines: names or labels of methods, or other words.
     """
+    names = {label: name for name, label in METHODS.items()}
     found: dict[str, int] = {}
-    for name in methods:
-        if (wanted := NUMBERS.get(name)) is not None and wanted not in found.values():
-            found[name] = wanted
-    for name in methods:
-        if name not in found:
-            found[name] = next(number for number in range(len(methods) + 6) if number not in found.values())
+    for line in lines:
+        wanted = NUMBERS.get(names.get(line, line))
+        if wanted is not None and wanted not in found.values():
+            found[line] = wanted
+    for line in lines:
+        if line not in found:
+            found[line] = next(number for number in range(len(lines) + 6) if number not in found.values())
     return found
 
 

@@ -1,16 +1,29 @@
-"""How figures of results are drawn: a grid of panels of curves, a column for each batch size."""
+"""Figures of results: grids of panels of curves."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradline.lab.figures import labels, style
-from gradline.lab.figures.curves import Band, Curve, Curves, Measure, cloud, quantiles
+from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Entry, Key, labels_by
+from gradline.lab.figures.curves import (
+    STEP,
+    TEST_ERROR,
+    TRAIN_ERROR,
+    TRAIN_LOSS,
+    Band,
+    Curve,
+    Curves,
+    Measure,
+    cloud,
+    curves_of,
+    quantiles,
+)
 from gradline.lab.figures.line_styles import numbers
 from gradline.lab.figures.traces import Array
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
@@ -19,8 +32,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from gradline.lab.figures.traces import Source
+
 REACH = (1e-16, 1e16)
 """No logarithmic axis goes beyond: a few steps of 1e-140 would hide all others."""
+ZERO = " Errors of zero are shown at 1e-4."
 
 
 class Look(Enum):
@@ -31,55 +47,90 @@ class Look(Enum):
     DOTTED = "every run thin and dotted, their mean thick"
 
 
-class Line(NamedTuple):
-    """How a curve is drawn, and what it is called."""
+def grid(
+    name: str,
+    study: str,
+    title: str,
+    about: str,
+    paper: str = "",
+    *,
+    measures: tuple[Measure, ...] = (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, STEP),
+    look: Look = Look.RUNS,
+    remark: str = ZERO,
+    height: float = 1.45,
+    width: float = 4.6,
+    keys: tuple[Key, Key, Key] = (PROBLEM, BATCH, METHOD),
+    split: bool = True,
+    by_measure: bool = False,
+    prepare: Callable[[Curves], Curves] = lambda found: found,
+    **choice: Any,
+) -> Entry:
+    """Return a figure of curves: a row for each facet and measure, a column for each panel, a line for each line's key.
 
-    label: str
-    stroke: Stroke
+    Args:
+        name: see `Entry`.
+        study: the study whose runs it shows.
+        title: one line.
+        about: what is shown, in a sentence without its end.
+        paper: what the paper says of it.
+        measures: one row each.
+        look: what is drawn of the seeds of a setting.
+        remark: added to the caption.
+        height: of a row, in inches.
+        width: of the figure, in inches, at least.
+        keys: the keys of facets, panels and lines.
+        split: whether each facet has a drawing of its own.
+        by_measure: one batch size, and a panel for each measure.
+        prepare: changes the curves, or raises `MissingRuns`.
+        **choice: see `curves_of`.
+    """
+    what = f"figure {name.removeprefix('figure_')}" if name.startswith("figure_") else f"the figure of {study}"
 
+    def data(source: Source) -> Curves:
+        return prepare(curves_of(source, measures, what=what, study=study, **choice))
 
-class Row(NamedTuple):
-    """The panels of one row: which curves, and what they measure."""
+    def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
+        if by_measure:
+            return draw_measures(data, measures, look=look, inks=inks)
+        return draw_panels(data, measures, keys, look=look, inks=inks, height=height, width=width)
 
-    label: str
-    measure: Measure
-    where: Mapping[str, Any] = {}
+    def parts(data: Curves) -> dict[str, Curves]:
+        problems: dict[str, dict[str, None]] = {}
+        for curve in data.curves:
+            problems.setdefault(keys[0].of(curve), {})[curve.problem] = None
+        if not split or len(problems) == 1:
+            return {"": data}
+        return {facet.lower().replace(", ", "_"): data.part(*names) for facet, names in problems.items()}
 
-
-Lines = Callable[[Curve], Line]
-"""Returns how a curve is drawn."""
-
-
-def by_method(data: Curves, inks: Inks = LIGHT) -> Lines:
-    """Return how curves are drawn if there is a line for each method."""
-    known = numbers(data.values_of("method"))
-    return lambda curve: Line(labels.plain(labels.method(curve.method)), stroke(known[curve.method], inks))
+    return Entry(
+        name=name,
+        title=title,
+        caption=f"{about}: {look.value}.{remark}",
+        data=data,
+        draw=draw,
+        needs=(study,),
+        about=about,
+        paper=paper,
+        measures=measures,
+        keys=keys,
+        means=look is not Look.RUNS,
+        parts=parts,
+    )
 
 
 def draw_panels(
     data: Curves,
-    rows: Sequence[Row],
+    measures: Sequence[Measure],
+    keys: tuple[Key, Key, Key],
     *,
     look: Look,
-    inks: Inks = LIGHT,
-    line: Lines | None = None,
-    height: float = 1.45,
-    width: float = 4.6,
-    column: str = "batch_size",
+    inks: Inks,
+    height: float,
+    width: float,
 ) -> Figure:
-    """Draw a grid of panels: the rows given, and a column for each value of a field of curves.
-
-    Args:
-        data: the curves.
-        rows: from above.
-        look: what is drawn of a setting's seeds.
-        inks: of the page.
-        line: how each curve is drawn; `None`: a line for each method.
-        height: of a row, in inches.
-        width: of the figure, in inches, at least.
-        column: the field.
-    """
-    columns, line = sorted(data.values_of(column)), line or by_method(data, inks)
+    """Draw a grid of panels; see `grid`."""
+    facets, columns, lines = (labels_by(key, data.curves) for key in keys)
+    rows = [(facet, measure) for facet in facets for measure in measures]
     with style.settings(inks):
         figure, axes = style.panels(
             len(rows),
@@ -88,38 +139,33 @@ def draw_panels(
             width=max(width, 1.2 + 1.7 * len(columns)),
             layout="none",
         )
-        for place, row in enumerate(rows):
+        for place, (facet, measure) in enumerate(rows):
             shown: list[Array] = []
-            for axis, value in zip(axes[place], columns, strict=True):
-                curves = data.of(measure=row.measure.name, **{column: value}, **row.where)
-                shown += draw_curves(axis, curves, row.measure, line, look)
-                axis.tick_params(labelleft=value == columns[0])
+            of_row = [curve for curve in data.of(measure=measure.name) if keys[0].of(curve) == facet]
+            for axis, column in zip(axes[place], columns, strict=True):
+                curves = [curve for curve in of_row if keys[1].of(curve) == column]
+                shown += draw_curves(axis, curves, measure, keys[2], lines, look, inks)
+                axis.tick_params(labelleft=column == columns[0])
                 if place == 0:
-                    axis.set_title(labels.batch(value) if column == "batch_size" else str(value))
-                if place + 1 == len(rows) or rows[place + 1].measure.against != row.measure.against:
-                    axis.set_xlabel(row.measure.against)
+                    axis.set_title(labels.plain(column))
+                if place + 1 == len(rows) or rows[place + 1][1].against != measure.against:
+                    axis.set_xlabel(measure.against)
             for axis in axes[place]:
-                set_scale(axis, row.measure, shown)
-            axes[place, 0].set_ylabel(labels.plain(row.label))
+                set_scale(axis, measure, shown)
+            words = f"{facet}\n{measure.words}" if len(facets) > 1 else measure.words
+            axes[place, 0].set_ylabel(labels.plain(words))
         _place(figure, _room(data, figure))
         head(figure, axes.flat, data)
     return figure
 
 
-def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks = LIGHT) -> Figure:
-    """Draw a panel for each measure, two side by side.
-
-    Args:
-        data: the curves, of one setting of problem and batch size.
-        measures: in order.
-        look: what is drawn of a setting's seeds.
-        inks: of the page.
-    """
-    line = by_method(data, inks)
+def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks) -> Figure:
+    """Draw a panel for each measure, two side by side, of curves of one problem and batch size."""
+    lines = labels_by(METHOD, data.curves)
     with style.settings(inks):
         figure, axes = style.panels(-(-len(measures) // 2), 2, height=5.4, layout="none")
         for axis, name, measure in zip(axes.flat, "abcdef", measures, strict=False):
-            shown = draw_curves(axis, data.of(measure=measure.name), measure, line, look)
+            shown = draw_curves(axis, data.of(measure=measure.name), measure, METHOD, lines, look, inks)
             set_scale(axis, measure, shown)
             axis.set_xlabel(measure.against)
             style.letter(axis, name, measure.words)
@@ -164,20 +210,27 @@ def _place(figure: Figure, room: float) -> None:
         axis.yaxis.set_label_coords(-0.58 / width / axis.get_position().width, 0.5)
 
 
-def draw_curves(axis: Axes, curves: Sequence[Curve], measure: Measure, line: Lines, look: Look) -> list[Array]:
+def draw_curves(
+    axis: Axes, curves: Sequence[Curve], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
+) -> list[Array]:
     """Draw the runs of settings, and return the values that were drawn.
 
     No setting hides another: single runs of the first are above those of the others, middle lines are above all runs,
     and there the first, whose stroke is solid, is below the others, which have gaps. The middle line of steps, which
     jump from one iteration to the next, is smoothed.
     """
+    known = numbers(lines)
     return [
-        _draw_curve(axis, curve, measure, line(curve), look, place, len(curves)) for place, curve in enumerate(curves)
+        _draw_curve(axis, curve, measure, label, stroke(known[label], inks), look, place, len(curves))
+        for place, curve in enumerate(curves)
+        if (label := key.of(curve))
     ]
 
 
-def _draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Look, place: int, count: int) -> Array:
-    color, under = line.stroke.color, 1.0 - place / count
+def _draw_curve(
+    axis: Axes, curve: Curve, measure: Measure, label: str, line: Stroke, look: Look, place: int, count: int
+) -> Array:
+    color, under = line.color, 1.0 - place / count
     middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
     if look is Look.CLOUD:
         axis.fill_between(middle.x, middle.low, middle.high, color=color, alpha=0.18, linewidth=0)
@@ -196,10 +249,10 @@ def _draw_curve(axis: Axes, curve: Curve, measure: Measure, line: Line, look: Lo
     axis.plot(
         middle.x,
         smooth(middle.middle) if measure.name == "step" else middle.middle,
-        label=line.label,
+        label=labels.plain(label),
         linewidth=width,
         zorder=4.0 - under,
-        **line.stroke.options(every=(every * (1 + place) // (1 + count), every)),
+        **line.options(every=(every * (1 + place) // (1 + count), every)),
         markeredgecolor=axis.figure.get_facecolor(),
         markeredgewidth=0.4,
     )

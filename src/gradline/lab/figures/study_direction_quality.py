@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from gradline.lab.figures import labels, style
+from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM
 from gradline.lab.figures.curves import ANGLE, Curves, curves_of, quantiles
 from gradline.lab.figures.panels import smooth
 from gradline.plot.inks import LIGHT, Inks, stroke
@@ -25,19 +26,12 @@ CAPTION = (
     " At 90° a direction tells nothing."
 )
 NEEDS = ("direction-quality",)
+KEYS = (METHOD, PROBLEM, BATCH)
 
 
 def data(source: Source) -> Curves:
     """The curves of a directory, or of `gradline.lab.results`."""
-    return curves_of(
-        source,
-        (ANGLE,),
-        what="the figure of direction-quality",
-        study=NEEDS[0],
-        problems=("bcwd-logr", "bcwd-netpi", "bcwd-netpii"),
-        methods=("gols-i",),
-        angled=True,
-    )
+    return curves_of(source, (ANGLE,), what="the figure of direction-quality", study=NEEDS[0], angled=True)
 
 
 def draw(data: Curves, inks: Inks = LIGHT) -> Figure:

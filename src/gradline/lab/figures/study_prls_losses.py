@@ -2,68 +2,47 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import Any
 
 from gradline.lab.figures import labels
-from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curve, Curves, curves_of
-from gradline.lab.figures.line_styles import NUMBERS
-from gradline.lab.figures.panels import Line, Look, Row, draw_panels
+from gradline.lab.figures.catalogue import BATCH, METHOD, Key
+from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curves
+from gradline.lab.figures.panels import ZERO, Look, grid
 from gradline.lab.figures.traces import missing
-from gradline.plot.inks import LIGHT, Inks, stroke
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from gradline.lab.figures.traces import Source
-
-TITLE = "A loss whose value and slope agree, and one where they do not"
-ABOUT = (
-    "Training error and step with the cross-entropy and with the one of the paper's programs, whose slope is 4.6 times "
-    "(two classes: BCWD) or 23 times (ten classes: MNIST, CIFAR10) that of its value"
-)
-CAPTION = (
-    f"{ABOUT}: the mean of logarithms over the runs and one standard deviation around it. GOLS-I never looks at "
-    "values. Errors of zero are shown at 1e-4."
-)
-NEEDS = ("prls-losses",)
-MEASURES = (TRAIN_ERROR, STEP)
+STUDY = "prls-losses"
 PUBLISHED = "-published-loss"
 
 
-def data(source: Source) -> Curves:
-    """The curves of a directory, or of `gradline.lab.results`."""
-    what = "the figure of prls-losses"
-    found = curves_of(source, MEASURES, what=what, study=NEEDS[0])
-    pairs = [pair for name in found.values_of("problem") if (pair := name + PUBLISHED) in found.values_of("problem")]
-    if not pairs:
-        raise missing(what, NEEDS[0])
-    return found.part(*(name for pair in pairs for name in (pair.removesuffix(PUBLISHED), pair)))
+def _pairs(found: Curves) -> Curves:
+    """Return the curves of the networks that were trained with both losses."""
+    problems = found.values_of("problem")
+    networks = [name for name in problems if name + PUBLISHED in problems]
+    if not networks:
+        raise missing(f"the figure of {STUDY}", STUDY)
+    return found.part(*(name for network in networks for name in (network, network + PUBLISHED)))
 
 
-def by_network(data: Curves) -> dict[str, Curves]:
-    """Split curves by network, the two losses of each together."""
-    networks = [name for name in data.values_of("problem") if not name.endswith(PUBLISHED)]
-    return {name.replace("-", "_"): data.part(name, name + PUBLISHED) for name in networks}
+def _line(run: Any) -> str:
+    return f"{METHOD.of(run)}, {'published' if run.problem.endswith(PUBLISHED) else 'consistent'} loss"
 
 
-PARTS = by_network
-
-
-def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
-    """Two rows for each network, a column for each batch size."""
-    networks = [name for name in data.values_of("problem") if not name.endswith(PUBLISHED)]
-    rows = [
-        Row(f"{labels.problem(network)}\n{measure.words}", measure, {"problem": (network, network + PUBLISHED)})
-        for network in networks
-        for measure in MEASURES
-    ]
-    return draw_panels(data, rows, look=Look.CLOUD, inks=inks, line=partial(_line, inks), width=6.6)
-
-
-def _line(inks: Inks, curve: Curve) -> Line:
-    """A colour for each method, dashes and a marker for each loss."""
-    published = curve.problem.endswith(PUBLISHED)
-    label = f"{labels.method(curve.method)}, {'published' if published else 'consistent'} loss"
-    number = NUMBERS[curve.method]
-    return Line(label, stroke(number + 2 * published, inks)._replace(color=inks.data[number]))
+ENTRIES = (
+    grid(
+        "study_prls_losses",
+        STUDY,
+        "A loss whose value and slope agree, and one where they do not",
+        "Training error and step with the cross-entropy and with the one of the paper's programs, whose slope is 4.6 "
+        "times (two classes: BCWD) or 23 times (ten classes: MNIST, CIFAR10) that of its value",
+        measures=(TRAIN_ERROR, STEP),
+        look=Look.CLOUD,
+        remark=f" Means and deviations are of logarithms. GOLS-I never looks at values.{ZERO}",
+        width=6.6,
+        keys=(
+            Key("Problem", lambda run: labels.problem(run.problem.removesuffix(PUBLISHED))),
+            BATCH,
+            Key("Methods and losses", _line),
+        ),
+        prepare=_pairs,
+    ),
+)

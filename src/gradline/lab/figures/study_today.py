@@ -3,50 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves, curves_of
-from gradline.lab.figures.panels import Look, Row, draw_panels
-from gradline.plot.inks import LIGHT, Inks
+from gradline.lab.figures.catalogue import METHOD, PROBLEM, Key
+from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves
+from gradline.lab.figures.panels import Look, grid
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from gradline.lab.figures.traces import Source
-
-TITLE = "The paper's problems today"
-CAPTION = (
-    "Training loss and test error with mini-batches of 100: the mean of logarithms over the runs and one standard "
-    "deviation around it. Of Adam's learning rates the one with the lowest median training loss at the end is shown, "
-    "chosen for each problem with the results in hand; all others are as they come."
-)
-NEEDS = ("today",)
-MEASURES = (TRAIN_LOSS, TEST_ERROR)
-PROBLEMS = ("bcwd-logr", "bcwd-netpi", "bcwd-netpii", "bcwd-netpi-10", "mnist-net1", "cifar-net1")
-METHODS = ("angle", "gols-i", "gols-i-adam", "schedule-free", "prodigy")
 BEST_ADAM = "adam, best learning rate"
 
 
-def data(source: Source) -> Curves:
-    """Return the curves of a directory, of a packed file, or of `gradline.lab.results`."""
+def _with_best_adam(found: Curves) -> Curves:
+    """Return the curves with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
     from gradline.lab.methods import GROUPS
 
-    grid = GROUPS["adam"]
-    found = curves_of(
-        source,
-        MEASURES,
-        what="the figure of the paper's problems today",
-        study=NEEDS[0],
-        problems=PROBLEMS,
-        methods=(*METHODS, *grid),
-        any_of=("angle",),
-    )
     found = Curves(tuple(found.of(batch_size=100)))
-    curves = [curve for curve in found.curves if curve.method not in grid]
+    curves = [curve for curve in found.curves if curve.method not in GROUPS["adam"]]
     for problem in found.values_of("problem"):
-        some = found.of(problem=problem, method=tuple(grid))
+        some = found.of(problem=problem, method=tuple(GROUPS["adam"]))
         ends = {
             curve.method: float(np.nanmedian(np.nan_to_num(curve.runs[:, -1], nan=np.inf)))
             for curve in some
@@ -58,7 +32,21 @@ def data(source: Source) -> Curves:
     return Curves(tuple(curves))
 
 
-def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
-    """A row for each measure, a column for each problem."""
-    rows = [Row(measure.words, measure) for measure in MEASURES]
-    return draw_panels(data, rows, look=Look.CLOUD, inks=inks, height=2.2, column="problem")
+ENTRIES = (
+    grid(
+        "study_today",
+        "today",
+        "The paper's problems today",
+        "Training loss and test error with mini-batches of 100",
+        measures=(TRAIN_LOSS, TEST_ERROR),
+        look=Look.CLOUD,
+        remark=" Means and deviations are of logarithms. Of Adam's learning rates the one with the lowest median "
+        "training loss at the end is shown, chosen for each problem with the results in hand; all others are as they "
+        "come.",
+        height=2.2,
+        keys=(Key("Batch size", lambda run: ""), PROBLEM, METHOD),
+        split=False,
+        prepare=_with_best_adam,
+        any_of=("angle",),
+    ),
+)

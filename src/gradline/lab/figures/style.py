@@ -1,4 +1,4 @@
-"""Settings and layout of all figures, and how they are written to files. Colours and strokes: `gradline.plot.inks`.
+"""Settings and layout of all figures, and writing them to files. Colours and strokes: `gradline.plot.inks`.
 
 Surfaces have a colour map whose lightness rises steadily, so that they are legible in grey too.
 """
@@ -23,7 +23,7 @@ SURFACE = "cividis"
 WIDTH = 7.2
 """The width of a page's text, in inches."""
 PIXELS = 200
-"""Of an inch, in PNG."""
+"""Pixels of an inch, in PNG."""
 FILES = (".pdf", ".png")
 
 
@@ -38,6 +38,7 @@ SETTINGS: dict[str, Any] = {
     "lines.linewidth": 1.3,
     "grid.linewidth": 0.5,
     "pdf.fonttype": 42,  # text stays text
+    "svg.hashsalt": "gradline",
 }
 
 
@@ -53,7 +54,7 @@ def settings(inks: Inks = LIGHT) -> Any:
 
 
 def matplotlib(part: str) -> Any:
-    """A module of matplotlib, or how to install it."""
+    """Return a module of matplotlib, or raise how to install it."""
     try:
         return import_module(f"matplotlib.{part}" if part else "matplotlib")
     except ModuleNotFoundError as error:
@@ -65,7 +66,7 @@ def matplotlib(part: str) -> Any:
 def panels(
     rows: int, columns: int, *, height: float, width: float = WIDTH, layout: str = "constrained", **options: Any
 ) -> tuple[Figure, Any]:
-    """A figure with a grid of axes (an array of two dimensions), which belongs to no window and needs no closing."""
+    """Return a figure with a grid of axes (an array of two dimensions), which belongs to no window."""
     figure: Figure = matplotlib("figure").Figure(figsize=(width, height), layout=layout)
     axes = figure.subplots(rows, columns, squeeze=False, **options)
     for axis in axes.flat:
@@ -75,8 +76,14 @@ def panels(
     return figure, axes
 
 
+def surface(axis: Any, x: Any, y: Any, heights: Any, **options: Any) -> None:
+    """Draw a surface of all its points in three dimensions."""
+    look: dict[str, Any] = {"cmap": SURFACE, "rstride": 1, "cstride": 1, "linewidth": 0.0, "antialiased": False}
+    axis.plot_surface(x, y, heights, rasterized=True, **look, **options)
+
+
 def letter(axis: Axes, name: str, title: str = "") -> None:
-    """The letter of a panel, and what it shows."""
+    """Set the title of a panel: its letter, and what it shows."""
     axis.set_title(f"({name}) {title}".strip(), loc="left")
 
 
@@ -90,7 +97,9 @@ def legend(figure: Figure, axes: Iterable[Axes], *, columns: int, where: str = "
     figure.legend(list(entries.values()), list(entries), **options, handlelength=2.4, columnspacing=1.4)
 
 
-def save(figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] = FILES) -> list[Path]:
+def save(
+    figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] = FILES, transparent: bool = False
+) -> list[Path]:
     """Write a figure as PDF and as PNG; return the paths.
 
     Each file is written whole and then renamed, and holds no date, so that the same figure gives the same bytes.
@@ -99,11 +108,13 @@ def save(figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] =
         figure: what `draw` returned.
         path: without an ending (one of `files` at its end is dropped). Its folder is made if it is not there.
         files: the endings.
+        transparent: leave out the background.
     """
     base = Path(path)
     if base.suffix in files:
         base = base.with_suffix("")
     base.parent.mkdir(parents=True, exist_ok=True)
+    background = "none" if transparent else figure.get_facecolor()
     written = []
     for ending in files:
         target = base.with_name(base.name + ending)
@@ -111,7 +122,7 @@ def save(figure: Figure, path: str | os.PathLike[str], *, files: Sequence[str] =
         dateless = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(ending)
         try:
             with settings():
-                figure.savefig(draft, dpi=PIXELS, metadata=dateless, facecolor=figure.get_facecolor())
+                figure.savefig(draft, dpi=PIXELS, metadata=dateless, facecolor=background)
             draft.replace(target)
         finally:
             draft.unlink(missing_ok=True)

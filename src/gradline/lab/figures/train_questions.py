@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from gradline.lab.figures import style
@@ -171,17 +172,14 @@ def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
     return figure
 
 
-def drawings(training: Training) -> dict[str, Callable[[Inks], Figure]]:
-    """Return what draws each figure of which there are numbers, by name."""
-    quality, compute, limits = quality_data(training), compute_data(training), limits_data(training)
-    made: dict[str, Callable[[Inks], Figure]] = {}
-    if quality:
-        made["quality"] = lambda inks: draw_quality(quality, inks)
-    if compute:
-        made["compute"] = lambda inks: draw_compute(compute, inks)
-    if limits:
-        made["limits"] = lambda inks: draw_limits(limits, inks)
-    return made
+def drawings(training: Training) -> dict[str, Callable[..., Figure]]:
+    """Return functions that draw the figures of which there are numbers, by name; their argument is `inks`."""
+    found: dict[str, tuple[Callable[..., Figure], Sequence[Any]]] = {
+        "quality": (draw_quality, quality_data(training)),
+        "compute": (draw_compute, compute_data(training)),
+        "limits": (draw_limits, limits_data(training)),
+    }
+    return {name: partial(draw, data) for name, (draw, data) in found.items() if data}
 
 
 def _ordered(training: Training) -> list[Case]:

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import FIGURES, Entry, labels
-from gradline.lab.figures.curves import MEASURES, Curves, Measure
+from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key, labels_by
+from gradline.lab.figures.curves import MEASURES, Curves, Measure, setting_of
 from gradline.lab.figures.line_styles import numbers as numbers_of
-from gradline.lab.figures.study_prls_losses import PUBLISHED
 from gradline.lab.figures.traces import MissingRuns, Trace
 from gradline.lab.findings.digests import LOGARITHMS
 from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
@@ -68,43 +68,6 @@ class Chart:
     """Of each: its number, its facet, its panel and its line."""
 
 
-class _Places(NamedTuple):
-    """What makes a run's facet, panel and line, and what these are called."""
-
-    facet: tuple[str, Callable[[Trace], str]]
-    panel: tuple[str, Callable[[Trace], str]]
-    line: tuple[str, Callable[[Trace], str]]
-
-
-def _batch(run: Trace) -> str:
-    return labels.batch(run.batch_size)
-
-
-def _problem(run: Trace) -> str:
-    return labels.problem(run.problem)
-
-
-def _method(run: Trace) -> str:
-    return labels.method(run.method)
-
-
-_USUAL = _Places(("Problem", _problem), ("Batch size", _batch), ("Methods", _method))
-_SPECIAL = {
-    "study_static_vs_dynamic": _Places(
-        ("Method", _method), ("Batch size", _batch), ("Mini-batches", lambda run: run.sampling)
-    ),
-    "study_prls_losses": _Places(
-        ("Problem", lambda run: labels.problem(run.problem.removesuffix(PUBLISHED))),
-        ("Batch size", _batch),
-        (
-            "Methods and losses",
-            lambda run: f"{_method(run)}, {'published' if run.problem.endswith(PUBLISHED) else 'consistent'} loss",
-        ),
-    ),
-    "study_direction_quality": _Places(("Method", _method), ("Problem", _problem), ("Batch sizes", _batch)),
-}
-
-
 def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], list[str]]:
     """The charts of the figures that have runs, the data of those that are no curves, and what was left out and why."""
     charts, others, left_out = [], {}, []
@@ -124,10 +87,7 @@ def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], l
 
 
 def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Chart:
-    settings = {
-        (curve.problem, curve.method, curve.batch_size, curve.sampling, curve.direction_batch_size)
-        for curve in found.curves
-    }
+    settings = {setting_of(curve) for curve in found.curves}
     angled = "angle" in found.values_of("measure")
     budgets = {
         curve.problem: int(curve.x[-1]) for curve in found.curves if MEASURES[curve.measure].against == "evaluations"
@@ -135,13 +95,11 @@ def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Ch
     chosen = [
         (number, run)
         for number, run in enumerate(runs)
-        if (run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size) in settings
-        and run.angled == angled
-        and run.budget == budgets.get(run.problem)
+        if setting_of(run) in settings and run.angled == angled and run.budget == budgets.get(run.problem)
     ]
     first = list(figure.measures) or [MEASURES[measure] for measure in found.values_of("measure")]
     text = Text(figure.heading, f"{figure.about or figure.caption}.", figure.paper, found.notes())
-    return _made(name, text, chosen, _SPECIAL.get(name, _USUAL), first, means=figure.means)
+    return _made(name, text, chosen, figure.keys, first, means=figure.means)
 
 
 class Text(NamedTuple):
@@ -167,7 +125,7 @@ def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool)
     budgets = len({run.budget for _, run in rest}) > 1
 
     def line(run: Trace) -> str:
-        parts = [_method(run)]
+        parts = [METHOD.of(run)]
         parts += [run.sampling] if samplings else []
         parts += [] if run.direction_batch_size is None else [f"direction of {run.direction_batch_size}"]
         parts += [f"{run.budget:,} evaluations"] if budgets else []
@@ -176,28 +134,20 @@ def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool)
     text = Text("Other runs", "Runs that none of the figures above shows.")
     if not made:
         text = Text("All runs", "Every run in the directory.")
-    places = _Places(("Problem", _problem), ("Batch size", _batch), ("Methods", line))
-    return [_made("other_runs", text, rest, places, [], means=True)]
+    return [_made("other_runs", text, rest, (PROBLEM, BATCH, Key("Method", line)), [], means=True)]
 
 
 def _made(
     name: str,
     text: Text,
     runs: Sequence[tuple[int, Trace]],
-    places: _Places,
+    keys: tuple[Key, Key, Key],
     first: Sequence[Measure],
     *,
     means: bool,
 ) -> Chart:
     runs = sorted(runs, key=lambda pair: _order(pair[1]))
-    told = [[of(run) for _, of in places] for _, run in runs]
-    facets, lines = (list(dict.fromkeys(label[place] for label in told)) for place in (0, 2))
-    by_size = sorted(zip((run.batch_size for _, run in runs), (label[1] for label in told), strict=True))
-    panels = list(dict.fromkeys(label for _, label in by_size))
-    if places.panel[0] != "Batch size":
-        panels = list(dict.fromkeys(label[1] for label in told))
-    # Lines that are methods look as these do in every figure.
-    named = [next((name for name, label in labels.METHODS.items() if label == line), line) for line in lines]
+    facets, panels, lines = (labels_by(key, [run for _, run in runs]) for key in keys)
     measured = [name for name in MEASURES if any(np.isfinite(run.values[name]).any() for _, run in runs)]
     shown = [measure for measure in first if measure.name in measured]
     shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
@@ -207,28 +157,28 @@ def _made(
         caption=text.caption,
         paper=text.paper,
         notes=list(text.notes),
-        facet_name=places.facet[0],
+        facet_name=keys[0].title,
         facets=facets,
-        panel_name=places.panel[0],
+        panel_name=keys[1].title,
         panels=panels,
-        line_name=places.line[0],
-        lines=[{"label": label, **style} for label, style in zip(lines, line_styles(named), strict=True)],
+        line_name=keys[2].title,
+        lines=[{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
         measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
         look="mean" if means else "runs",
         runs=[
-            (number, facets.index(label[0]), panels.index(label[1]), lines.index(label[2]))
-            for (number, _), label in zip(runs, told, strict=True)
+            (number, facets.index(keys[0].of(run)), panels.index(keys[1].of(run)), lines.index(keys[2].of(run)))
+            for number, run in runs
         ],
     )
 
 
 def _order(run: Trace) -> tuple[Any, ...]:
-    """Problems and methods in the paper's order, others after them."""
-    problems, methods = list(labels.PROBLEMS), list(labels.METHODS)
     return (
-        problems.index(run.problem) if run.problem in problems else len(problems),
-        methods.index(run.method) if run.method in methods else len(methods),
-        *(run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size or 0, run.budget, run.seed),
+        *labels.order(run.problem, run.method),
+        *setting_of(run)[2:4],
+        run.direction_batch_size or 0,
+        run.budget,
+        run.seed,
     )
 
 
@@ -271,8 +221,3 @@ def _numbers(run: Trace, field: str) -> NDArray[np.float64]:
 def _logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.log10(values)
-
-
-def plain(chart: Chart) -> dict[str, Any]:
-    """A chart for JSON."""
-    return asdict(chart)

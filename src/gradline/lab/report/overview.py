@@ -10,7 +10,7 @@ import pandas as pd
 
 from gradline.lab.figures import labels
 from gradline.lab.report.charts import line_styles
-from gradline.lab.report.content import distinct, varied
+from gradline.lab.report.tables import distinct, varied
 from gradline.lab.tools.formatting import count, number, percent
 from gradline.protocol import Stop
 
@@ -35,6 +35,8 @@ def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
             for field, value in zip(shown, values[1:], strict=True):
                 if field == "direction_batch_size":
                     parts += [] if pd.isna(value) else [f"direction of {value}"]
+                elif field in ("diagonal", "repetition"):
+                    parts.append(f"{'with' if value else 'without'} {field}")
                 else:
                     parts.append(f"{value:,} evaluations" if field == "budget" else str(value))
             found.append((problem, ", ".join(parts), rows))

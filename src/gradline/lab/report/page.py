@@ -1,40 +1,36 @@
-"""Making the page: everything is read, then written whole, then renamed into place."""
+"""Write the page of a directory's results: read everything, render the template, and rename the file into place."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
-import io
 import json
 import math
 import os
 from collections.abc import Callable
-from functools import partial
+from dataclasses import asdict
+from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jinja2
 import numpy as np
 
-from gradline.lab.figures import FIGURES, Entry, labels, style
+from gradline.lab.figures import FIGURES, labels
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.digests import LOGARITHMS
 from gradline.lab.findings.query import configuration, summary_frame
 from gradline.lab.findings.reading import digests
 from gradline.lab.report import charts, content
 from gradline.lab.report.overview import endings, overview
+from gradline.lab.report.pictures import Picture, picture
 from gradline.lab.report.searches import searches
+from gradline.lab.report.sections import sections
+from gradline.lab.report.tables import results_table
 from gradline.lab.tools.files import Report, atomic_write
 from gradline.lab.tools.packing import pack_numbers, pack_text
-from gradline.plot.inks import DARK, LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-PIXELS = 130
-"""Of an inch, in the illustrations."""
 
 
 class NoResults(ValueError):  # noqa: N818 - it is no mistake: nothing was run yet
@@ -68,22 +64,6 @@ def write(
     path = Path(out)
     if path.is_dir():
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
-    text = page(directory, title=title, illustrations=illustrations, compare=compare, report=report, progress=progress)
-    with atomic_write(path) as file:
-        file.write(text.encode("utf-8"))
-    return path
-
-
-def page(
-    directory: str | os.PathLike[str],
-    *,
-    title: str | None = None,
-    illustrations: bool = True,
-    compare: str | os.PathLike[str] | None = None,
-    report: Report | None = None,
-    progress: Callable[[str], None] | None = None,
-) -> str:
-    """The page as text; see `write`."""
     say = progress or (lambda text: None)
     say("reading runs")
     found = list(digests(directory, report=report))
@@ -100,7 +80,7 @@ def page(
         "fields": ["evaluations", *charts.FIELDS],
         "logarithms": sorted(LOGARITHMS),
         "runs": charts.run_table(runs),
-        "charts": {chart.id: charts.plain(chart) for chart in curves},
+        "charts": {chart.id: asdict(chart) for chart in curves},
         "heat": _heat(others.get("study_direction_vs_step")),
         "overview": best,
         "endings": ended,
@@ -112,14 +92,14 @@ def page(
         columns = others["table_3"].to_dict()
         rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
         data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
-    peers, training = _peers(compare or directory, report, say)
-    if compare is not None and peers is None and training is None:
+    say("comparing with other optimizers")
+    compared = sections(compare or directory, report)
+    if compare is not None and not compared:
         raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
-    script, sheet = (files("gradline.lab.report").joinpath(name).read_text("utf-8") for name in ("page.js", "page.css"))
+    script = read_text("page.js")
     say("embedding charts")
-    return _template().render(
+    text = template("page.html.jinja").render(
         title=title or f"Line searches: {Path(directory).resolve().name}",
-        style=sheet,
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         plotly=pack_text(_plotly()),
@@ -134,38 +114,45 @@ def page(
         endings=ended,
         searches=singles,
         not_shown=not_shown,
-        results=content.result_table(table),
+        results=results_table(table),
         configuration=content.configuration(headers),
         illustrations=_illustrations(say) if illustrations else [],
-        peers=peers,
-        training=training,
-        infinity=math.inf,
+        sections=compared,
         runs=len(runs),
         evaluations=round(table["evaluations"].sum()),
-        version=version("gradline"),
     )
+    with atomic_write(path) as file:
+        file.write(text.encode("utf-8"))
+    return path
 
 
-def _template() -> jinja2.Template:
+def read_text(name: str) -> str:
+    """Return the text of a file beside this module."""
+    return files("gradline.lab.report").joinpath(name).read_text("utf-8")
+
+
+@cache
+def template(name: str) -> jinja2.Template:
+    """Return a template for pages; those that extend `base.html.jinja` need `title` alone."""
     environment = jinja2.Environment(
-        loader=jinja2.FunctionLoader(lambda name: files("gradline.lab.report").joinpath(name).read_text("utf-8")),
+        loader=jinja2.FunctionLoader(read_text),
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    return environment.get_template("page.html.jinja")
+    environment.globals.update(style=read_text("page.css"), version=version("gradline"), infinity=math.inf)
+    return environment.get_template(name)
 
 
 def _plotly() -> str:
-    """The charts' program. The comment before it has Chromium compile it at once, beside the page's own thread."""
-    return "//# allFunctionsCalledOnLoad\n" + files("plotly").joinpath("package_data", "plotly.min.js").read_text(
-        "utf-8"
-    )
+    """Return Plotly's program. The comment before it has Chromium compile it at once, beside the page's own thread."""
+    program = files("plotly").joinpath("package_data", "plotly.min.js")
+    return "//# allFunctionsCalledOnLoad\n" + program.read_text("utf-8")
 
 
 def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
-    """What is said of a figure that is no chart of curves; `None` where it is not there."""
+    """Return the words and data of a figure that is no chart of curves; `None` if it has no runs."""
     if name not in others:
         return None
     found, figure = others[name], FIGURES[name]
@@ -174,7 +161,7 @@ def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _heat(found: Any) -> dict[str, Any] | None:
-    """The numbers of direction-vs-step for JSON, which knows no NaN."""
+    """Return the numbers of direction-vs-step for JSON, which knows no NaN."""
     if found is None:
         return None
     measures = []
@@ -192,53 +179,11 @@ def _heat(found: Any) -> dict[str, Any] | None:
     }
 
 
-def _illustrations(say: Callable[[str], None]) -> list[dict[str, Any]]:
-    """Figures 1 to 7 as pictures."""
+def _illustrations(say: Callable[[str], None]) -> list[Picture]:
+    """Return Figures 1 to 7 as pictures."""
     pictures = []
     for figure in FIGURES.values():
         if not figure.needs:
             say(f"drawing {figure.label}")
-            drawn = partial(_drawn, figure, figure.data())
-            pictures.append(
-                {
-                    "id": figure.name,
-                    "title": figure.heading,
-                    "caption": figure.caption,
-                    "source": _addresses(drawn),
-                }
-            )
+            pictures.append(picture(figure.name, figure.heading, figure.caption, partial(figure.draw, figure.data())))
     return pictures
-
-
-def _drawn(figure: Entry, data: Any, inks: Inks) -> Figure:
-    return figure.draw(data, inks)
-
-
-def _peers(
-    source: str | os.PathLike[str], report: Report | None, say: Callable[[str], None]
-) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """How methods compare, and how they do without tuning; `None` where no runs were made for that."""
-    from gradline.lab.report import compare, train
-
-    say("comparing with other optimizers")
-    return compare.section(source, _addresses, report), train.section(source, _addresses, report)
-
-
-def _addresses(draw: Callable[[Inks], Figure]) -> dict[str, Any]:
-    """A figure as pictures in the page, for light and for dark colours, and their size in pixels."""
-    drawn = {"light": draw(LIGHT), "dark": draw(DARK)}
-    width, height = (round(PIXELS * inches) for inches in drawn["light"].get_size_inches())
-    light, dark = _address(drawn["light"], LIGHT), _address(drawn["dark"], DARK)
-    return {"light": light, "dark": dark, "width": width, "height": height}
-
-
-def _address(drawn: Figure, inks: Inks) -> str:
-    """A PNG in 256 colours, a third of the size. Pillow comes with matplotlib."""
-    from PIL import Image
-
-    buffer, small = io.BytesIO(), io.BytesIO()
-    with style.settings(inks):
-        drawn.savefig(buffer, dpi=PIXELS, format="png")
-    picture = Image.open(buffer).convert("RGB")
-    picture.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
-    return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode("ascii")

@@ -46,13 +46,7 @@ def searches(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[str]]:
 
 
 def _order(run: Run) -> tuple[Any, ...]:
-    """Problems and methods in the paper's order, others after them."""
-    problems, methods = list(labels.PROBLEMS), list(labels.METHODS)
-    return (
-        problems.index(run.problem.name) if run.problem.name in problems else len(problems),
-        methods.index(run.method.name) if run.method.name in methods else len(methods),
-        *(run.problem.name, run.method.name, run.batch_size, run.seed),
-    )
+    return (*labels.order(run.problem.name, run.method.name), run.batch_size, run.seed)
 
 
 def _run(run: Run) -> dict[str, Any]:

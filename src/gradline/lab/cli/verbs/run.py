@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import Positive, data_option, study_options, threads_option
+from gradline.lab.cli.options import data_option, positive, study_options, threads_option
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.partial import Follower
     from gradline.lab.jobs.runner import Summary
     from gradline.lab.studies import Study
 
+ORDER = 4
+
 
 @click.command(
-    "run",
     short_help="Run a study, or what is missing of it.",
     epilog="\b\nExamples:\n"
     "  gradline run bcwd\n"
@@ -39,10 +40,12 @@ if TYPE_CHECKING:
     help="processes, dask (a cluster on this machine), tcp://HOST:PORT (a Dask scheduler whose workers share the "
     "directory), or inline (for debuggers).",
 )
-@click.option("--out", metavar="DIR", type=click.Path(file_okay=False), help="Directory (default: results/STUDY).")
+@click.option(
+    "--out", metavar="DIR", type=click.Path(file_okay=False), help="Directory of the results (default: results/STUDY)."
+)
 @click.option(
     "--checkpoint-every",
-    type=Positive(),
+    type=positive,
     default=30.0,
     show_default=True,
     metavar="SECONDS",
@@ -65,28 +68,18 @@ if TYPE_CHECKING:
 )
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @data_option
-def run_verb(
-    study: Study,
-    workers: int | None,
-    backend: str,
-    out: str | None,
-    checkpoint_every: float,
-    threads: int,
-    logs: str | None,
-    known: str | None,
-    quiet: bool,
-) -> int:
+def verb(study: Study, out: str | None, logs: str | None, known: str | None, quiet: bool, **options: Any) -> int:
     """Run STUDY: the name of a study (see `gradline list`) or the path of a TOML file.
 
     Runs whose results are in the directory are skipped, and unfinished runs continue from their last checkpoints: after
     Ctrl-C or a crash, give the same command again. Options such as --method replace the study's settings.
 
-    With --tensorboard (after STUDY), curves are written while the study runs: the median over seeds of each setting,
-    against evaluations. `tensorboard --logdir DIR/tensorboard` shows them.
+    --tensorboard (after STUDY) writes curves while the study runs: the median over seeds of each setting, against
+    evaluations. `tensorboard --logdir DIR/tensorboard` shows them.
     """
     from rich.markup import escape
 
-    from gradline.lab.cli.display import observing
+    from gradline.lab.cli.display import command_line, observing
     from gradline.lab.cli.terminal import console
     from gradline.lab.findings.reading import packed_keys
     from gradline.lab.jobs.runner import Interrupted
@@ -94,35 +87,23 @@ def run_verb(
 
     directory = out or str(Path("results") / study.name)
     notes = console(stderr=True)
-    command = shlex.join(["gradline", *(click.get_current_context().obj or ())])
     if not quiet:
         notes.print(f"[bold]{escape(study.title or study.name)}[/]")
-    try:
-        follower = _follower(logs, directory, notes, quiet=quiet)
-        with observing(notes, quiet=quiet) as observer:
-            done = run_study(
-                study,
-                directory,
-                workers=workers,
-                backend=backend,
-                checkpoint_every=checkpoint_every,
-                threads=threads,
-                observer=observer,
-                follower=follower,
-                known=packed_keys(known) if known else (),
-            )
-    except Interrupted:
-        _note(directory, command)
-        notes.print("Stopped. What is finished is stored, the rest has checkpoints. To go on:")
-        notes.print(f"  [bold]{escape(command)}[/]", soft_wrap=True)
-        return 130
-    _note(directory, command)
+    follower = _follower(logs, directory, notes, quiet=quiet)
+    with observing(notes, quiet=quiet) as observer:
+        try:
+            keys = packed_keys(known) if known else ()
+            done = run_study(study, directory, observer=observer, follower=follower, known=keys, **options)
+        except Interrupted:
+            _note(directory, command_line())
+            raise
+    _note(directory, command_line())
     _conclude(done, directory, quiet=quiet)
     return 1 if done.failures else 0
 
 
 def _note(directory: str, command: str) -> None:
-    """Keep the command beside what it makes, each one once: results are worth little without it."""
+    """Add the command to the file of commands in the directory, if it is not there."""
     from gradline.lab.findings.reading import COMMANDS, commands
 
     known = commands(directory)
@@ -133,7 +114,7 @@ def _note(directory: str, command: str) -> None:
 
 
 def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> Follower | None:
-    """Who writes for TensorBoard, if that is wanted."""
+    """Return the writer for TensorBoard, or `None` if --tensorboard is not given."""
     if logs is None:
         return None
     from rich.markup import escape

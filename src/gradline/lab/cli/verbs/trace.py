@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import Count, data_option
+from gradline.lab.cli.options import SAMPLING, count, data_option, whole_number
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.runs import Run
     from gradline.protocol import Record
 
+ORDER = 9
 HALF = 12
 """Characters of the longest bar."""
 
@@ -28,11 +29,11 @@ HALF = 12
 )
 @click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="Problem to train.")
 @click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="Method that trains it.")
-@click.option("--batch-size", type=Count(1), default=50, show_default=True, metavar="B", help="Samples in a batch.")
-@click.option("--seed", type=Count(0), default=0, show_default=True, metavar="N", help="Seed of the run.")
+@click.option("--batch-size", type=count, default=50, show_default=True, metavar="B", help="Samples in a batch.")
+@click.option("--seed", type=whole_number(0), default=0, show_default=True, metavar="N", help="Seed of the run.")
 @click.option(
     "--iteration",
-    type=Count(1),
+    type=count,
     multiple=True,
     default=(1,),
     show_default=True,
@@ -41,14 +42,14 @@ HALF = 12
 )
 @click.option(
     "--sampling",
-    type=click.Choice(["dynamic", "static", "full"]),
+    type=SAMPLING,
     default="dynamic",
     show_default=True,
-    help="Samples of an evaluation.",
+    help="A new batch for each evaluation, one for each search, or all samples.",
 )
 @click.option("--study", metavar="FILE", help="A study that defines the problem or the method.")
 @data_option
-def trace(
+def verb(
     problem: str,
     method: str,
     batch_size: int,
@@ -95,7 +96,7 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
     """Print one search."""
     from rich.markup import escape
 
-    from gradline.lab.cli.terminal import table
+    from gradline.lab.cli.terminal import print_table
     from gradline.lab.tools.formatting import number, plural
     from gradline.protocol import Value
 
@@ -108,26 +109,17 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
     out.print()
     observed = [at_zero, *(seen for _, seen in record.transcript)]
     with_values = any(isinstance(seen, Value) for seen in observed)
-    made = table(">probe", ">step", ">slope", *([">value"] if with_values else []), "uphill or downhill", "")
     largest = max((abs(seen.slope) for seen in observed if math.isfinite(seen.slope)), default=0.0)
+    rows = []
     for probe, (step, seen) in enumerate([(0.0, at_zero), *record.transcript]):
-        made.add_row(
-            "start" if probe == 0 else str(probe),
-            number(step, 4),
-            number(seen.slope, 4),
-            *([_value(seen)] if with_values else []),
-            bar(seen.slope, largest),
-            "[bold]accepted[/]" if accepted is not None and probe == accepted + 1 else "",
-        )
-    out.print(made)
+        value = [number(seen.value, 4) if hasattr(seen, "value") else ""] if with_values else []
+        chosen = "[bold]accepted[/]" if accepted is not None and probe == accepted + 1 else ""
+        place = "start" if probe == 0 else str(probe)
+        rows.append([place, number(step, 4), number(seen.slope, 4), *value, bar(seen.slope, largest), chosen])
+    header = (">probe", ">step", ">slope", *([">value"] if with_values else []), "uphill or downhill", "")
+    print_table(out, header, rows)
     out.print()
     out.print(f"[bold]step {number(record.step, 6)}[/] after {plural(record.evaluations, 'probe')}: {record.stop}")
-
-
-def _value(seen: Any) -> str:
-    from gradline.lab.tools.formatting import number
-
-    return number(seen.value, 4) if hasattr(seen, "value") else ""
 
 
 def bar(slope: float, largest: float) -> str:

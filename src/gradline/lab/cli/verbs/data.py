@@ -6,6 +6,8 @@ import click
 
 from gradline.lab.cli.options import data_option
 
+ORDER = 10
+
 
 @click.group(
     short_help="Show which data files are there, or fetch them.",
@@ -14,7 +16,7 @@ from gradline.lab.cli.options import data_option
 )
 @data_option
 @click.pass_context
-def data(context: click.Context) -> None:
+def verb(context: click.Context) -> None:
     """Show which files of the data sets are there and intact; `fetch` downloads them.
 
     Iris and BCWD come with scikit-learn and need no files.
@@ -23,7 +25,7 @@ def data(context: click.Context) -> None:
         _status()
 
 
-@data.command()
+@verb.command()
 @click.argument("name", nargs=-1, required=True)
 @click.option("--quiet", is_flag=True, help="No progress bar.")
 def fetch(name: tuple[str, ...], quiet: bool) -> None:
@@ -45,24 +47,21 @@ def fetch(name: tuple[str, ...], quiet: bool) -> None:
 def _status() -> None:
     from rich.markup import escape
 
-    from gradline.lab.cli.terminal import console, table
+    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.problems import data as sets
     from gradline.lab.tools.formatting import size
 
     out = console()
     out.print(f"Files in {escape(str(sets.data_directory()))}")
     out.print()
-    made = table("data set", "file", ">size", "state")
-    for name, source in sets.SOURCES.items():
-        if not source.downloads:
-            made.add_row(f"[bold]{name}[/]", "", "", "[green]comes with scikit-learn[/]")
+    rows = [
+        (f"[bold]{name}[/]", "", "", "[green]comes with scikit-learn[/]")
+        for name, source in sets.SOURCES.items()
+        if not source.downloads
+    ]
     colours = {"verified": "green", "missing": "dim", "partly downloaded": "yellow", "damaged": "red"}
     for line in sets.status():
         state = line.state.value
-        made.add_row(
-            f"[bold]{line.data_set}[/]",
-            escape(str(line.path.relative_to(sets.data_directory()))),
-            size(line.expected),
-            f"[{colours[state]}]{state}[/]",
-        )
-    out.print(made)
+        file = escape(str(line.path.relative_to(sets.data_directory())))
+        rows.append((f"[bold]{line.data_set}[/]", file, size(line.expected), f"[{colours[state]}]{state}[/]"))
+    print_table(out, ("!data set", "file", ">size", "state"), rows)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import click
 
+ORDER = 8
+
 
 @click.command(
     short_help="Write the results as one HTML page.",
     epilog="\b\nExamples:\n"
     "  gradline report results/bcwd --out bcwd.html\n"
-    "  gradline report results/bcwd --out bcwd.html --no-illustrations --title 'Breast cancer'\n"
-    "  gradline report results/bcwd --out bcwd.html --compare results/compare.json.gz\n\n"
+    "  gradline report results/bcwd --out a.html --no-illustrations --title BCWD\n"
+    "  gradline report results/bcwd --out a.html --compare results/compare.json.gz\n\n"
     "In Python: gradline.lab.report.write(DIR, FILE).",
 )
 @click.argument("directory", metavar="DIR", type=click.Path())
@@ -25,7 +27,7 @@ import click
     metavar="FILE_OR_DIR",
     help="Also compare with other optimizers, by runs of the study compare that are not in DIR.",
 )
-def report(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
+def verb(directory: str, file: str, title: str | None, illustrations: bool, compare: str | None) -> None:
     """Write the results in DIR to FILE: one page with claims, tables and charts that can be explored.
 
     DIR is a directory of results, or a file that `gradline results --pack` wrote.

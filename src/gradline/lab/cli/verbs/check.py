@@ -9,9 +9,11 @@ import click
 from gradline.lab.cli.options import data_option, study_options
 
 if TYPE_CHECKING:
-    from gradline.lab.jobs.estimate import Estimate
+    from gradline.lab.jobs.estimate import Estimate, Pace
     from gradline.lab.jobs.runs import Run
     from gradline.lab.studies import Study
+
+ORDER = 3
 
 
 @click.command(
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 @study_options
 @click.option("--measure/--no-measure", default=True, help="Measure how fast this machine is.")
 @data_option
-def check(study: Study, workers: int | None, measure: bool) -> None:
+def verb(study: Study, workers: int | None, measure: bool) -> None:
     """Check STUDY and estimate what it takes, without running it.
 
     Prints the number of runs and evaluations, and estimates time, memory and disk space from half a second of each
@@ -33,7 +35,7 @@ def check(study: Study, workers: int | None, measure: bool) -> None:
     from rich.markup import escape
 
     from gradline.lab import engines
-    from gradline.lab.cli.terminal import console
+    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.jobs.estimate import estimate
     from gradline.lab.jobs.executors import default_workers
     from gradline.lab.problems import data
@@ -68,7 +70,8 @@ def check(study: Study, workers: int | None, measure: bool) -> None:
             notice=lambda text: status.update(f"measuring {text}"),
         )
     out.print()
-    out.print(_paces(found))
+    header = ("!problem", ">B", ">runs", ">evaluations", ">a second", ">time of one worker")
+    print_table(out, header, [_pace(pace) for pace in found.paces])
     out.print()
     out.print(_costs(found, count))
     out.print("\n[green]The study can be run.[/]")
@@ -96,21 +99,11 @@ def _facts(study: Study, runs: list[Run]) -> Any:
     return made
 
 
-def _paces(found: Estimate) -> Any:
-    from gradline.lab.cli.terminal import table
+def _pace(pace: Pace) -> list[str]:
     from gradline.lab.tools.formatting import count, duration
 
-    made = table("problem", ">B", ">runs", ">evaluations", ">a second", ">time of one worker")
-    for pace in found.paces:
-        made.add_row(
-            pace.problem,
-            str(pace.batch_size),
-            count(pace.runs),
-            count(pace.evaluations),
-            count(pace.rate),
-            duration(pace.seconds),
-        )
-    return made
+    counted = (pace.batch_size, pace.runs, pace.evaluations, pace.rate)
+    return [pace.problem, *map(count, counted), duration(pace.seconds)]
 
 
 def _costs(found: Estimate, workers: int) -> Any:

@@ -1,4 +1,4 @@
-"""`gradline claims`: what the paper claims, held against results."""
+"""`gradline claims`: whether results reproduce the claims of the paper."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ if TYPE_CHECKING:
 
     from gradline.lab.findings.claims import Verdict
 
+ORDER = 6
 MARKS = {True: "yes", False: "no", None: "not run"}
 
 
 @click.command(
     short_help="Test the paper's claims on results.",
     epilog="\b\nExamples:\n"
-    "  gradline claims                                    claim 1, computed on the spot\n"
+    "  gradline claims                       claim 1, computed on the spot\n"
     "  gradline claims results/bcwd\n"
-    "  gradline results results/bcwd --csv bcwd.csv && gradline claims bcwd.csv --markdown",
+    "  gradline claims bcwd.csv --markdown   of `gradline results --csv bcwd.csv`",
 )
 @click.argument("source", metavar="[DIR]", type=click.Path(), required=False)
 @click.option("--markdown", is_flag=True, help="Print it as a Markdown table.")
-def claims(source: str | None, markdown: bool) -> None:
+def verb(source: str | None, markdown: bool) -> None:
     """Report for each claim of the paper whether the runs in DIR reproduce it, with the paper's figures and ours.
 
     DIR is a folder of results, or a file that `gradline results` wrote with --csv or --pack. A claim has parts; one
@@ -70,10 +71,12 @@ def _summary(source: Path) -> pd.DataFrame:
 
 def table_of(verdicts: list[Verdict]) -> str:
     """Return verdicts as a Markdown table."""
-    lines = ["| | claim | verdict | here | paper | runs |", "|---|---|---|---|---|---|"]
+    from gradline.lab.report.tables import markdown
+
+    rows: list[list[object]] = []
     for verdict in verdicts:
-        lines.append(f"| {verdict.number} | **{verdict.claim}** | **{verdict.verdict}** | | | |")
+        rows.append([verdict.number, f"**{verdict.claim}**", f"**{verdict.verdict}**", "", "", ""])
         for part in verdict.parts:
             runs = f"{part.runs} (few or short)" if part.short else part.runs
-            lines.append(f"| | {part.statement} | {MARKS[part.holds]} | {part.seen} | {part.paper} | {runs} |")
-    return "\n".join(lines)
+            rows.append(["", part.statement, MARKS[part.holds], part.seen, part.paper, runs])
+    return markdown(["", "claim", "verdict", "here", "paper", "runs"], rows, words=range(6))

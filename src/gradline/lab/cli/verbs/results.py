@@ -1,0 +1,302 @@
+"""`gradline results`: show, export and pack the results of a study."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import click
+
+from gradline.lab.cli.options import count
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gradline.lab.findings.comparison import Comparison
+    from gradline.lab.findings.measures import Row
+    from gradline.lab.findings.packed import Packed
+    from gradline.lab.findings.training import Entry, Training
+    from gradline.lab.report.tables import Table
+
+ORDER = 5
+
+
+@click.command(
+    short_help="Summarise the results of a study.",
+    epilog="\b\nExamples:\n"
+    "  gradline results results/bcwd\n"
+    "  gradline results results/bcwd --problem bcwd-netpi --runs\n"
+    "  gradline results results/bcwd --csv bcwd.csv\n"
+    "  gradline results results/bcwd --pack bcwd.json.gz\n"
+    "  gradline results results/compare --memory --pack compare.json.gz\n"
+    "  gradline results compare.json.gz --problem regression\n\n"
+    "In Python: gradline.lab.results(DIR) gives every iteration, gradline.lab.summary(DIR) every run.",
+)
+@click.argument("source", metavar="DIR", type=click.Path())
+@click.option("--problem", multiple=True, metavar="NAME", help="Only this problem. Repeatable.")
+@click.option("--method", multiple=True, metavar="NAME", help="Only this method. Repeatable.")
+@click.option("--batch-size", type=count, multiple=True, metavar="B", help="Only this batch size. Repeatable.")
+@click.option("--runs", is_flag=True, help="Print a line for each run, not for all seeds together.")
+@click.option("--csv", "csv_file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a line for each run.")
+@click.option("--json", "as_json", is_flag=True, help="Print every run's summary as JSON.")
+@click.option(
+    "--study",
+    metavar="STUDY",
+    help="For a comparison: the study whose settings and targets are used (default: compare, or else train).",
+)
+@click.option("--memory", is_flag=True, help="For a comparison: also measure each method's peak memory.")
+@click.option(
+    "--pack",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write the runs into one small file, with thinned curves.",
+)
+def verb(
+    source: str,
+    problem: tuple[str, ...],
+    method: tuple[str, ...],
+    batch_size: tuple[int, ...],
+    runs: bool,
+    csv_file: str | None,
+    as_json: bool,
+    study: str | None,
+    memory: bool,
+    pack: str | None,
+) -> None:
+    """Summarise the results in DIR, which may also be a file that --pack wrote.
+
+    Losses and errors are those at the end of a run, medians over seeds. "zero train error at" is the number of
+    evaluations at the first training error of zero, if at least half of the runs reached it; "evaluations an iteration"
+    are the mean and the largest number of probes of a search; "stalled" counts runs whose last steps were zero.
+
+    Runs of a comparison (`gradline run compare`) are compared: final losses, evaluations to a target loss, worst seeds,
+    costs, and failures. For a grid of learning rates the table shows its best and its median one, chosen for each
+    setting with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
+    """
+    from gradline.lab import summary
+    from gradline.lab.cli.terminal import console, warn
+    from gradline.lab.report.tables import Table, results_table
+    from gradline.lab.tools.formatting import plural
+
+    if not Path(source).exists():
+        raise FileNotFoundError(f"DIR must be a directory that a study was run into, but {source} does not exist")
+    chosen = Chosen(problem, method, batch_size, csv_file, memory, pack)
+    for name in () if runs or as_json else ("compare", "train") if study is None else filter(None, [study]):
+        if _compared(source, name, chosen):
+            return
+    if pack:
+        from gradline.lab.findings.reading import pack_directory
+
+        _packed(pack, len(pack_directory(source, pack, report=warn).digests))
+        return
+    frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
+    if frame.empty:
+        raise click.ClickException(f"{source} has no such results; `gradline run STUDY --out {source}` makes some")
+    if csv_file:
+        frame.to_csv(csv_file, index=False)
+        console(stderr=True).print(f"{csv_file} has {plural(len(frame), 'run')}")
+    if as_json:
+        click.echo(json.dumps(json.loads(frame.to_json(orient="records")), indent=2))
+    if csv_file or as_json:
+        return
+    out = console()
+    found = results_table(frame, each=runs)
+    for trained in dict.fromkeys(row[0].value for row in found.rows):
+        out.print(f"[bold]{trained}[/]")
+        rows = [row[1:] for row in found.rows if row[0].value == trained]
+        _print(out, Table(found.header[1:], rows, found.words - 1), OPTIONAL)
+        out.print()
+    medians = "" if runs else "; medians over seeds"
+    out.print(f"[dim]{plural(len(frame), 'run')}, {frame.evaluations.sum():,} evaluations{medians}[/]")
+
+
+OPTIONAL = (
+    "steps",
+    "lowest test error",
+    "failed",
+    "zero train error at",
+    "stalled",
+    "evaluations an iteration",
+    "runs",
+)
+"""Columns that a narrow terminal does not show, the first one first."""
+
+
+class Chosen(NamedTuple):
+    """The runs that are asked for, and what is done with them."""
+
+    problems: tuple[str, ...]
+    methods: tuple[str, ...]
+    batch_sizes: tuple[int, ...]
+    csv_file: str | None
+    memory: bool
+    pack: str | None
+
+
+def _packed(file: str | Path, runs: int) -> None:
+    from gradline.lab.cli.terminal import console
+    from gradline.lab.tools.formatting import plural, size
+
+    console(stderr=True).print(f"{file}: {plural(runs, 'run')}, {size(Path(file).stat().st_size)}")
+
+
+def _compared(source: str, study: str, chosen: Chosen) -> bool:
+    """Show the runs of a comparison in a directory or a packed file; return whether there are any."""
+    from gradline.lab import studies
+    from gradline.lab.cli.terminal import warn
+    from gradline.lab.findings import packed as files
+    from gradline.lab.findings.reading import read, read_training
+
+    try:
+        wanted = studies.load(study, problems=chosen.problems, methods=chosen.methods, batch_sizes=chosen.batch_sizes)
+    except studies.StudyError:
+        studies.load(study)  # raises if the study itself is at fault, and not what was chosen of it
+        return False
+    if wanted.tuned:
+        found, training = read_training(source, wanted, report=warn)
+        if not training.cases:
+            return False
+        if chosen.pack:
+            names = {setting.problem.name for setting in wanted.settings}
+            records = tuple(record for record in found.records if record.problem in names)
+            _packed(files.pack(replace(found, records=records), chosen.pack), len(records))
+        _show_training(training)
+        return True
+    found, known = read(source, wanted, report=warn)
+    if chosen.methods:
+        names = {method.name for method in wanted.methods}
+        known = replace(known, records=tuple(record for record in known.records if record.method in names))
+    if not known.records:
+        if not chosen.memory:
+            return False
+        raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
+    found = replace(found, records=known.records)
+    if chosen.memory:
+        from gradline.lab.findings.memory import copies
+
+        found = replace(found, memory=copies(dict.fromkeys(record.method for record in known.records)))
+    if chosen.pack:
+        there = {record.setting for record in known.records}
+        targets = {setting: target for setting, target in found.targets.items() if setting in there}
+        _packed(files.pack(replace(found, targets=targets), chosen.pack), len(found.records))
+    if chosen.csv_file:
+        _write_csv(chosen.csv_file, known.rows)
+    _show_comparison(found, known)
+    return True
+
+
+def _show_comparison(packed: Packed, known: Comparison) -> None:
+    """Print a table for each setting, one over all of them, and the memory of methods if it was measured."""
+    from gradline.lab.cli.terminal import console, print_table
+    from gradline.lab.findings.comparison import LIMIT
+    from gradline.lab.problems import Built
+    from gradline.lab.report.tables import scores_table
+    from gradline.lab.tools.formatting import plural
+
+    out = console()
+    for setting in known.settings:
+        target = "no target" if setting.target is None else f"target {setting.target:g}"
+        described = f"{setting.problem.described}; {setting.budget:,} evaluations, {target}"
+        out.print(f"[bold]{setting.name}[/]  [dim]{described}[/]")
+        error = setting.problem.error if isinstance(setting.problem, Built) else "test error"
+        header = ("!method", ">runs", ">train loss", ">train loss, worst", f">{error}", ">to target")
+        rows = [_line(row) for row in known.rows if row.setting == setting.name]
+        optional = ("× step", "× evaluation", "to target, worst", "runs", "train loss, worst", "failed")
+        print_table(out, (*header, ">to target, worst", ">× step", ">× evaluation", "failed"), rows, optional)
+        out.print()
+    out.print(
+        f"[bold]All {plural(len(known.shared()), 'setting')} that every method ran on[/]: final loss over the best "
+        f"one's (geometric mean, each at most {10**LIMIT:g}), and shares by evaluations to the target (median seed)"
+    )
+    _print(out, scores_table(known), ("within 10×", "by all seeds", "first at the target"))
+    if packed.memory:
+        copies = [[name, copy if isinstance(copy, str) else f"{copy:.1f}"] for name, copy in packed.memory.items()]
+        out.print("\n[bold]Peak memory beyond the parameters[/], in copies of them; a gradient is one")
+        print_table(out, ("!method", ">copies"), copies)
+
+
+def _print(out: Console, found: Table, optional: tuple[str, ...]) -> None:
+    """Print a table, with the names of problems and methods as one types them."""
+    from gradline.lab.cli.terminal import print_table
+
+    numbers = {place for row in found.rows for place, cell in enumerate(row) if not isinstance(cell.value, str)}
+    numbers |= set(range(found.words, len(found.header)))
+    header = [f"{'>' if place in numbers else '!'}{name}" for place, name in enumerate(found.header)]
+    rows = [[cell.value if isinstance(cell.value, str) else cell.text for cell in row] for row in found.rows]
+    print_table(out, header, rows, optional)
+
+
+def _line(row: Row) -> list[str]:
+    """Return the cells of a method on a setting."""
+    from rich.markup import escape
+
+    from gradline.lab.tools.formatting import count, number
+
+    reasons = "; ".join(dict.fromkeys(row.failures))
+    return [
+        row.method,
+        str(row.runs),
+        number(row.train_loss.median),
+        number(row.train_loss.worst),
+        number(row.test_error.median),
+        *(count(value) if value < float("inf") else "-" for value in (row.to_target.median, row.to_target.worst)),
+        *(number(cost, 2) for cost in (row.step_cost, row.evaluation_cost)),
+        f"[red]{len(row.failures)}[/] × {escape(reasons)[:90]}" if reasons else "",
+    ]
+
+
+def _write_csv(file: str, rows: list[Row]) -> None:
+    """Write a line for each method on each setting."""
+    import pandas as pd
+
+    lines = []
+    for row in rows:
+        line: dict[str, Any] = {}
+        for name, value in vars(row).items():
+            if hasattr(value, "_asdict"):
+                line |= {f"{name}_{part}": number for part, number in value._asdict().items()}
+            else:
+                line[name] = "; ".join(value) if name == "failures" else value
+        lines.append(line)
+    pd.DataFrame(lines).to_csv(file, index=False)
+
+
+def _show_training(training: Training) -> None:
+    """Print a table for each case, and how each method compares with the best tuned one."""
+    from gradline.lab.cli.terminal import console, print_table
+    from gradline.lab.report.tables import versus_table
+    from gradline.lab.tools.formatting import plural
+
+    out = console()
+    header = ["!method", ">runs", ">validation loss", ">range", ">error %", ">test loss", ">train loss", ">CPU s"]
+    header += [">tuning s", ">failed", "!chosen"]
+    for case in training.cases:
+        held_out = ", held out" if case.setting.held_out else ""
+        out.print(f"[bold]{case.name}[/]  [dim]{case.setting.problem.described}{held_out}[/]")
+        rows = [_entry(entry) for entry in sorted(case.entries.values(), key=lambda entry: entry.loss.median)]
+        print_table(out, header, rows, ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
+        out.print()
+    out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
+    optional = ("failed runs", "higher in all seeds", "95% interval", "lower in", "median")
+    _print(out, versus_table(training), optional)
+
+
+def _entry(entry: Entry) -> list[str]:
+    """Return the cells of a method in a case."""
+    from gradline.lab.tools.formatting import number, percent
+
+    return [
+        entry.method,
+        str(len(entry.runs)),
+        number(entry.loss.median),
+        f"{number(entry.loss.best)} to {number(entry.loss.worst)}",
+        percent(entry.error.median),
+        number(entry.test_loss.median),
+        number(entry.train_loss.median),
+        f"{entry.seconds:.1f}",
+        f"{entry.tuning_seconds:.0f}" if entry.candidates else "-",
+        f"[red]{entry.failures}[/]" if entry.failures else "-",
+        f"{entry.chosen} of {len(entry.candidates)}" if entry.chosen else "",
+    ]
