@@ -112,7 +112,6 @@ def test_groups_take_the_defaults_and_names_may_be_given():
 
 def test_setting_the_learning_rate_does_nothing_and_one_warning_tells():
     optimizer = gradline.Angle(parameters())
-    optimizer.param_groups[0]["lr"] = 3.0
 
     def step():
         for parameter in optimizer.param_groups[0]["params"]:
@@ -120,9 +119,11 @@ def test_setting_the_learning_rate_does_nothing_and_one_warning_tells():
         optimizer.step()
 
     with pytest.warns(UserWarning, match=r"something set group\['lr'\]"):
-        step()
-    optimizer.param_groups[0]["lr"] = 3.0
+        optimizer.param_groups[0]["lr"] = 3.0
+    assert optimizer.param_groups[0]["lr"] == 0.0
     step()
+    optimizer.param_groups[0]["lr"] = 3.0
+    assert optimizer.param_groups[0]["lr"] == optimizer.last.step
 
 
 def test_sparse_gradients_and_none_are_refused():

@@ -161,8 +161,6 @@ class Angle(AngleState):
         self._told_of_flat_loss = False
         self._optimizer_search_hooks = OrderedDict()
         self._stepping = False
-        self._told_of_lr = False
-        self._shown = None
         defaults = {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay, "lr_scale": lr_scale}
         if not isinstance(params, Tensor):
             params = without_lrs(params)
@@ -221,7 +219,6 @@ class Angle(AngleState):
         if self._evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are set for evaluation: call optimizer.train() before step()")
-        self._look_at_lr()
         loss = None
         if closure is not None:
             self._refuse_closure_of_scaler()
@@ -267,7 +264,7 @@ class Angle(AngleState):
             self._undo(buckets, *numbers)
             raise
         self._ranks.moved()
-        self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
+        self._show_step()
         if ended and (self._optimizer_search_hooks or self._phase is Phase.START):
             record = self.last
             warn_of(record)
@@ -543,8 +540,7 @@ class Angle(AngleState):
             self.param_groups.pop()
             raise
         self._refuse_complex(param_group)
-        if self._shown is not None:
-            self.param_groups[-1]["lr"] = self._shown_in(self.param_groups[-1], self._shown)
+        self._show_step()
         self._buckets = None
         self._context.listen()
 

@@ -72,6 +72,9 @@ class AngleState(GradlineOptimizer):
         """The rule that finds the step sizes, with its settings."""
         return self._driver.search  # type: ignore[return-value]
 
+    def _show_step(self) -> None:
+        self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
+
     def _known(self) -> list[Tensor]:
         return [parameter for parameter in self._parameters() if ORIGIN in self.state.get(parameter, {})]
 
@@ -216,7 +219,7 @@ class AngleState(GradlineOptimizer):
             kept = [point.clone() for point in points] if swapped else []
             self._restore(swapped)
             self._context.listen()  # the model may have been loaded too, with other running statistics
-            self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
+            self._show_step()
         except BaseException as error:
             vars(self).clear()
             vars(self).update(before)

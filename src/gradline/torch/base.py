@@ -18,6 +18,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Record, Search, Stop
+from gradline.torch.direction import set_lr
 from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
 from gradline.torch.private import foreach_mul_, not_compiled
@@ -38,8 +39,6 @@ class GradlineOptimizer(Optimizer):
     _step_supports_amp_scaling = True
 
     _stepping: bool
-    _shown: float | None  # the step in all groups' `lr`; None while it is being set
-    _told_of_lr: bool
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
     @property
@@ -113,29 +112,13 @@ class GradlineOptimizer(Optimizer):
                 "run): call backward() before, or unscale in the closure and call step(closure) yourself"
             )
 
-    def _look_at_lr(self) -> None:
-        """Warn, once, if something has set `group["lr"]`: it has no effect."""
-        shown, self._shown = self._shown, None
-        if shown is None or self._told_of_lr:
-            return
-        for group in self.param_groups:
-            if group["lr"] != self._shown_in(group, shown):
-                self._told_of_lr = True
-                warnings.warn(
-                    "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
-                    "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it "
-                    "gradline.NoSchedule",
-                    UserWarning,
-                    stacklevel=caller(),
-                )
-                return
-
     def _show(self, step: float) -> None:
         """Show a step in all groups' `lr`."""
-        self._shown = None
-        for group in self.param_groups:
-            group["lr"] = self._shown_in(group, step)
-        self._shown = step
+        groups = self.param_groups
+        for place, group in enumerate(groups):
+            if type(group) is not Group:  # new, or loaded
+                groups[place] = group = Group(group)
+            set_lr(group, self._shown_in(group, step))
 
     def _shown_in(self, group: dict[str, Any], step: float) -> float:
         """Return the learning rate of a group at a step."""
@@ -196,6 +179,27 @@ class GradlineOptimizer(Optimizer):
     def _call_hooks(self, record: Record[Any, Any]) -> None:
         for hook in list(self._optimizer_search_hooks.values()):
             hook(record)
+
+
+class Group(dict[str, Any]):
+    """Parameter group whose `lr` shows the step: schedulers and other code that sets it have no effect, but a warning.
+
+    A group is told only once. `set_lr` sets it.
+    """
+
+    told = False
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name != "lr" or name not in self:  # copies begin without
+            super().__setitem__(name, value)
+        elif not self.told and value != self["lr"]:
+            self.told = True
+            warnings.warn(
+                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
+                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
+                UserWarning,
+                stacklevel=caller(),
+            )
 
 
 class EvalMode:

@@ -79,7 +79,7 @@ class Update:
                 f"the learning rate's place), got {type(base).__name__}"
             )
         self.base = base
-        self._replaced: tuple[list[tuple[Tensor, Tensor]], list[tuple[dict[str, Any], dict[str, Any]]]] = ([], [])
+        self._replaced: tuple[list[tuple[Tensor, Tensor]], list[tuple[dict[str, Any], float]]] = ([], [])
         self._trusted: Line | None = None  # the line for which the base left other parameters unchanged
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
@@ -143,11 +143,11 @@ class Update:
         foreach_zero_(directions)
         self._replaced = (
             [(parameter, parameter.data) for parameter in parameters],
-            [(group, {"lr": group["lr"]}) for group in groups],
+            [(group, group["lr"]) for group in groups],
         )
         try:
             for group in groups:
-                group["lr"] = 1.0
+                set_lr(group, 1.0)
             for parameter, direction in zip(parameters, directions, strict=True):
                 parameter.data = direction
             with line.ranks.telling():
@@ -170,8 +170,8 @@ class Update:
         parameters, groups = self._replaced
         for parameter, value in parameters:
             parameter.data = value
-        for group, options in groups:
-            group.update(options)
+        for group, lr in groups:
+            set_lr(group, lr)
         self._replaced = ([], [])
 
     def _move(self, line: Line) -> None:
@@ -184,7 +184,7 @@ class Update:
         before = [other.clone() for other in others]
         try:
             for group in groups:
-                group["lr"] = unit
+                set_lr(group, unit)
             line.leave()
             with line.ranks.telling():
                 self.base.step()
@@ -194,7 +194,7 @@ class Update:
         finally:
             line.home()
             for group, lr in zip(groups, shown, strict=True):
-                group["lr"] = lr
+                set_lr(group, lr)
         moved = [other for other, was in zip(others, before, strict=True) if not torch.equal(other, was)]
         if moved:
             foreach_copy_(others, before)
@@ -239,6 +239,11 @@ class Update:
         self.base.__setstate__(state["attributes"])
         self._replaced = ([], [])
         self._trusted = None
+
+
+def set_lr(group: dict[str, Any], lr: float) -> None:
+    """Set the learning rate of a group, also if it refuses that to others."""
+    dict.__setitem__(group, "lr", lr)
 
 
 def _is_decoupled(base: Optimizer, group: dict[str, Any]) -> bool:

@@ -130,10 +130,8 @@ class LineSearchOptimizer(SavedOptimizer):
             self.param_groups, self.state = base.param_groups, base.state
         self._held = None
         self._stepping = False
-        self._told_of_lr = False
         self._told_of_change = False
         self._versions = None
-        self._shown = None
         self.param_groups[0][SEARCH] = repr(search)  # checkpoints load only existing keys
         self._show_step()
 
@@ -205,7 +203,6 @@ class LineSearchOptimizer(SavedOptimizer):
                 f"(Lightning lets it evaluate the last of the batches only), got {count}. Build the optimizer with "
                 f"spread=True: then each step is one probe, on all of the batches"
             )
-        self._look_at_lr()
         self._conform()
         if self._changed():
             self._look_at_parameters()
