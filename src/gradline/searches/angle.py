@@ -85,13 +85,13 @@ class Angle:
     """
 
     gain: float = 12.0
-    climb: float = 2.0
+    climb: float = 1.0
     step_first: float = 1e-3
     step_min: float = 1e-12
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 3
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
