@@ -19,9 +19,13 @@ def quick_collections():
 
 @pytest.fixture(autouse=True, scope="module")
 def nothing_lives_on():
-    """A data loader that lives on keeps its worker processes, and these hold the browser's pipe open."""
+    """A data loader that lives on keeps its worker processes, and these hold the browser's pipe open.
+
+    What is alive after a module lives to the end, as a rule: later collections are spared it, too.
+    """
     yield
     gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(scope="session")

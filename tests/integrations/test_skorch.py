@@ -112,9 +112,9 @@ def test_without_lr_none_the_error_says_what_to_do(data):
 
 def test_a_learning_rate_set_later_does_nothing_and_is_told_so(data):
     plain, changed = classifier(max_epochs=2).fit(*data), classifier(max_epochs=2).fit(*data)
-    changed.set_params(lr=0.5)
     with pytest.warns(UserWarning, match="the search finds each step"):
-        changed.partial_fit(*data)
+        changed.set_params(lr=0.5)
+    changed.partial_fit(*data)
     plain.partial_fit(*data)
     assert equal(parameters(plain), parameters(changed))
 

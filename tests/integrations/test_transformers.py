@@ -126,7 +126,9 @@ def test_a_scheduler_of_trainers_own_does_nothing_and_one_warning_tells(tmp_path
     (message,) = [str(one.message) for one in told if "gradline" in str(one.message)]
     assert "the search finds each step" in message
     assert type(scheduled.lr_scheduler).__name__ == "LambdaLR"
-    assert set(logged(scheduled, "learning_rate")) == {0.0}
+    shown = logged(scheduled, "learning_rate")
+    assert set(shown) == set(logged(plain, "learning_rate")), "the steps, whatever the scheduler set"
+    assert max(shown) > 0.0
     assert equal(parameters(plain.model), parameters(scheduled.model))
 
 

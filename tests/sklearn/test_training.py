@@ -312,7 +312,7 @@ def test_weights_count_in_mini_batches_and_validation_scores(data):
     ("weights", "said"),
     [
         (np.full(150, -1.0), "sample_weight must be 0 or more .*got -1.0"),
-        (np.zeros(150), "sample_weight must be above 0 for some samples .*got 0.0"),
+        (np.zeros(150), "sample_weight must be above zero for some samples .*got 0.0"),
         (np.ones(7), r"sample_weight must be of shape \(150,\) .*got \(7,\)"),
         (np.full(150, np.nan), "Input sample_weight contains NaN"),
     ],

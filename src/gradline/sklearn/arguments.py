@@ -77,7 +77,7 @@ def sample_weights(weights: Any, samples: int) -> Any:
     shape = (samples,)
     require(found.shape == shape, "sample_weight", f"of shape {shape}", "one for each sample", found.shape)
     require(found.min() >= 0.0, "sample_weight", "0 or more", "2 is worth two equal samples", float(found.min()))
-    require(found.any(), "sample_weight", "above 0 for some samples", "it is what is learned from", 0.0)
+    require(found.any(), "sample_weight", "above zero for some samples", "a sample of weight zero teaches nothing", 0.0)
     return found
 
 
