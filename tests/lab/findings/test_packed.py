@@ -143,7 +143,7 @@ def test_commands_lose_what_belongs_to_one_machine():
         [
             "gradline run compare --workers 2 --out /somewhere/else",
             "gradline run compare --out=/elsewhere --backend dask",
-            "gradline run compare --problem a --quiet --data 'a folder' --seeds 3",
+            "gradline run compare --problem a --quiet --data 'a folder' --known /some/file.json.gz --seeds 3",
         ]
     )
     assert made == ("gradline run compare", "gradline run compare --problem a --seeds 3")

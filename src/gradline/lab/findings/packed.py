@@ -44,7 +44,7 @@ TIME_DIGITS = 4
 """Likewise of times: no machine takes twice the same time to four digits."""
 MOST_BYTES = 2**28
 """Of a file when it is unpacked: a hundred times as many as all methods on all problems need."""
-PLACES = ("out", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
+PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
 FLAGS = ("quiet",)
 """Likewise, without a value."""
