@@ -14,7 +14,7 @@ from lab.compare_cases import record
 
 from gradline.lab.findings.measures import evaluations_to, rows, tabulate
 from gradline.lab.findings.memory import copies
-from gradline.lab.findings.packed import POINTS, Damaged, Packed, chosen, pack, portable, shorter, thinned, unpack
+from gradline.lab.findings.packed import POINTS, Damaged, Packed, add, chosen, pack, portable, shorter, thinned, unpack
 from gradline.lab.findings.trajectory import Point
 from gradline.lab.jobs.result import Status
 
@@ -136,6 +136,21 @@ def test_targets_that_changed_since_are_told(records):
     packed.check({"tiny/5": TARGET, "other/5": 1.0})
     with pytest.raises(ValueError, match=r"targets must be those .* tiny/5 has 0\.2 now and 0\.1 in the file: pack it"):
         packed.check({"tiny/5": 0.2})
+
+
+def test_runs_are_added_to_a_file_and_replace_those_of_the_same_method_and_seed(tmp_path, records):
+    path = tmp_path / "runs.json.gz"
+    first = records[0]
+    add(Packed(tuple(records), {"tiny/5": TARGET}, ("gradline run compare",)), path)
+    again = replace(first, points=first.points[:1])
+    after = add(Packed((again,), {"tiny/5": TARGET}, ("gradline run compare --seeds 1",)), path)
+    assert after.commands == ("gradline run compare", "gradline run compare --seeds 1")
+    found = unpack(path).records
+    assert len(found) == len(records)
+    assert sorted(len(one.points) for one in found if (one.method, one.seed) == (first.method, first.seed)) == [1]
+    with pytest.raises(ValueError, match="pack it again"):
+        add(Packed((again,), {"tiny/5": 2.0 * TARGET}), path)
+    assert len(unpack(path).records) == len(records)
 
 
 def test_commands_lose_what_belongs_to_one_machine():

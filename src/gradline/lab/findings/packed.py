@@ -128,6 +128,29 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     return path
 
 
+def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
+    """Add runs of a comparison to a packed file, which need not exist; return what it then holds.
+
+    A run of the file is replaced by one of the same problem, batch size, budget, method and seed.
+
+    Args:
+        packed: the runs, with the commands that made them.
+        path: the file.
+    """
+    before = unpack(path) if Path(path).exists() else Packed((), {})
+    before.check(packed.targets)
+    records = {_order(record): record for record in (*before.records, *packed.records)}
+    after = Packed(
+        tuple(records.values()),
+        {**before.targets, **packed.targets},
+        tuple(dict.fromkeys((*before.commands, *packed.commands))),
+        {**before.memory, **packed.memory},
+        before.digests,
+    )
+    pack(after, path)
+    return after
+
+
 def unpack(path: str | os.PathLike[str]) -> Packed:
     """Read a packed file.
 

@@ -51,7 +51,7 @@ ORDER = 5
     "--pack",
     type=click.Path(dir_okay=False),
     metavar="FILE",
-    help="Write the runs into one small file, with thinned curves.",
+    help="Add the runs to one small file, with thinned curves.",
 )
 def verb(
     source: str,
@@ -161,7 +161,7 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
         if chosen.pack:
             names = {setting.problem.name for setting in wanted.settings}
             records = tuple(record for record in found.records if record.problem in names)
-            _packed(files.pack(replace(found, records=records), chosen.pack), len(records))
+            _packed(chosen.pack, len(files.add(replace(found, records=records), chosen.pack).records))
         _show_training(training)
         return True
     found, known = read(source, wanted, report=warn)
@@ -180,7 +180,7 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
     if chosen.pack:
         there = {record.setting for record in known.records}
         targets = {setting: target for setting, target in found.targets.items() if setting in there}
-        _packed(files.pack(replace(found, targets=targets), chosen.pack), len(found.records))
+        _packed(chosen.pack, len(files.add(replace(found, targets=targets), chosen.pack).records))
     if chosen.csv_file:
         _write_csv(chosen.csv_file, known.rows)
     _show_comparison(found, known)
