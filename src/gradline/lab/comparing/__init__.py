@@ -95,7 +95,7 @@ def compare(
             training data and perhaps validation data, or a [`Training`][gradline.lab.Training].
         out: the directory; `None`: `results/` and the name of the file or function.
         function: the name of the function, if `build` is a file.
-        minutes: about how long all runs together take; `None`: 5, or as long as `budget` takes.
+        minutes: about how long it takes in all; `None`: 5, or as long as `budget` takes.
         budget: evaluations (forward and backward passes of a batch) of each run, in place of `minutes`.
         seeds: runs of each method, from different initial weights and with different batches.
         batch_size: samples of a batch; `None`: as the function says.
@@ -104,7 +104,7 @@ def compare(
         threads: torch's threads in each process.
         backend: as in [`run_study`][gradline.lab.run_study]; a function that is in no file is run "inline".
         observer: is told how the runs go on; `None`: a progress bar.
-        notice: is told what is left out and how large the budget is.
+        notice: is told what is left out, what time was estimated, and how large the budget is.
     """
     began = time.monotonic()
     require(minutes is None or budget is None, "minutes", "None if budget is given", "both limit the runs", minutes)
@@ -227,18 +227,20 @@ def _plan(
 def _measured(
     problem: Script, methods: Sequence[Method], batch_size: int, torch_threads: int, place: int, workers: int
 ) -> tuple[_Pace, float]:
-    """Return the mean pace of a worker's share of the methods, and the seconds that this took."""
+    """Return the mean pace of a worker's share of the methods, and the seconds that this took after a first step."""
     share = methods[place % len(methods) :: workers]
     options: dict[str, Any] = {"seed": 0, "budget": 10**9, "record_every": 10**9, "benchmark": True}
+    runs = [Run(problem=problem, method=method, batch_size=batch_size, **options) for method in share]
     beginnings: list[float] = []
     evaluations: list[float] = []
-    with thread_count(torch_threads):  # imports torch
+    with thread_count(torch_threads):
+        engines.make(runs[:1]).advance()  # imports what every process imports once
         began = time.perf_counter()
-        for method in share:
+        for run in runs:
             now = time.perf_counter()
             if evaluations and now - began > 2.0 * PACE_SECONDS:
                 break  # steps are so slow that the first methods have to do
-            engine = engines.make([Run(problem=problem, method=method, batch_size=batch_size, **options)])
+            engine = engines.make([run])
             engine.advance()
             first, before = time.perf_counter(), engine.evaluations
             beginnings.append(first - now)
