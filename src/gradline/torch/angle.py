@@ -59,10 +59,10 @@ _POWER = 8.0
 """Exponent of the weights in the average: it lags by about a tenth of training."""
 _PATIENCE = {False: 1, True: 16}
 """Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
-
-_largest = attrgetter("largest")
 _FLAT = 20
 """Gradients in a row that are exactly zero, after which a warning is issued."""
+
+_largest = attrgetter("largest")
 
 
 class Angle(AngleState):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,6 +27,7 @@ __all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "caller", "warn_of", "
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 """Hook of `register_search_hook`."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class GradlineOptimizer(Optimizer):
@@ -220,7 +221,7 @@ class EvalMode:
             self._optimizer.train()
 
 
-def without_grad(step: Callable[..., Any]) -> Callable[..., Any]:
+def without_grad(step: F) -> F:
     """Decorate `step` as `torch.no_grad()` does, with fewer calls: those take longer than the update of a small model.
 
     It is run outside of `torch.compile`, which would recompile parts of it for each step without any gain.
@@ -237,7 +238,7 @@ def without_grad(step: Callable[..., Any]) -> Callable[..., Any]:
         finally:
             torch.set_grad_enabled(before)
 
-    return run
+    return cast(F, run)
 
 
 @not_compiled
