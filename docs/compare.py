@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
 
+from matplotlib import rc_context
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from gradline.lab.figures import compare_lines, style, train_questions
 from gradline.lab.findings import reading
@@ -415,6 +417,9 @@ def make(folder: Path) -> None:
 HEADLINE = HERE / "headline.svg"
 SHOWN = ("mnist-dropout", "text-transformer", "digits-mlp")
 """Problems in the headline picture: images, text, and a small data set that is trained for too long."""
+LETTERS = 11.0
+"""Points of all its letters: about 13 pixels where a page shows it 700 pixels wide."""
+TEXTS = ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
 
 
 def headline(training: Training, inks: Inks = LIGHT) -> Figure:
@@ -423,21 +428,25 @@ def headline(training: Training, inks: Inks = LIGHT) -> Figure:
     for case in sorted(_ordered(training), key=lambda case: case.short):
         if case.tuned is not None and {OURS, UNTOUCHED} <= case.entries.keys():
             cases.setdefault(case.setting.problem.name, case)
-    with style.settings(inks):
+    with style.settings(inks), rc_context(dict.fromkeys(TEXTS, LETTERS)):
         shown = [cases[name] for name in SHOWN]
-        figure, axes = style.panels(1, len(shown), height=2.9, width=3.2 * len(shown))
+        figure, axes = style.panels(1, len(shown), height=3.5, width=2.7 * len(shown))
         for axis, case in zip(axes.flat, shown, strict=True):
             assert case.tuned is not None
-            tuned = f"best of {plural(len(case.tuned.candidates), 'setting')}: {case.tuned.chosen}"
+            tuned = f"tuned (best of {len(case.tuned.candidates)}):\n{case.tuned.chosen}"
             for place, (name, label) in enumerate(
                 {OURS: "gradline.Angle", UNTOUCHED: "Adam at 1e-3", case.tuned.method: "tuned"}.items()
             ):
                 options = stroke(place, inks).options()
                 runs = [[(p.evaluations, p.validation_loss) for p in run.points] for run in case.entries[name].runs]
                 for run in runs:
-                    axis.plot(*zip(*run, strict=True), **{**options, "linewidth": 1.4}, label=label)
+                    axis.plot(*zip(*run, strict=True), **{**options, "linewidth": 1.8}, label=label)
             axis.set_yscale("log")
-            axis.set_title(f"{case.name}\ntuned: {tuned}", loc="left", fontsize=7)
+            axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+            axis.yaxis.set_major_formatter("{x:g}")
+            axis.yaxis.set_minor_formatter(NullFormatter())
+            axis.xaxis.set_major_locator(MaxNLocator(4, steps=(1, 2, 5, 10)))
+            axis.set_title(f"{case.setting.name}\n{tuned}", loc="left")
             axis.set_xlabel("evaluations")
         axes.flat[0].set_ylabel("validation loss")
         style.legend(figure, axes.flat, columns=3, where="outside upper center")

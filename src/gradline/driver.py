@@ -169,7 +169,7 @@ class Driver:
         else:
             pending = Pending(self.search, origin, state.memory)
             if pending.outcome is None:
-                self.state = state._replace(pending=pending)
+                self.state = State(state.memory, pending, state.last, state.iterations, state.taken)
                 return True
             outcome = pending.outcome
         if not early:

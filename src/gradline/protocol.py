@@ -189,7 +189,8 @@ class Search(Protocol[O_contra, M]):
 
 def observes(search: Search[Any, Any]) -> type[Slope]:
     """Return the observation type a search needs: its `observes` attribute, or `Slope` if it has none."""
-    return cast("type[Slope]", getattr(search, "observes", Slope))
+    kind: type[Slope] = getattr(search, "observes", Slope)
+    return kind
 
 
 def observes_at_probes(search: Search[Any, Any]) -> type[Slope]:
@@ -197,7 +198,8 @@ def observes_at_probes(search: Search[Any, Any]) -> type[Slope]:
 
     This saves expensive evaluations: `Prls` reads variances at the origin only.
     """
-    return cast("type[Slope]", getattr(search, "observes_at_probes", observes(search)))
+    kind: type[Slope] | None = getattr(search, "observes_at_probes", None)
+    return kind or observes(search)
 
 
 def candidates(search: Search[Any, Any], transcript: Transcript[Any]) -> Collection[int]:

@@ -9,8 +9,10 @@ import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 import gradline.lab
+from gradline.lab import comparing
 from gradline.lab.cli import main
 from gradline.lab.comparing import DEFAULT, outcome
+from gradline.lab.comparing import _Pace as Pace
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import GROUPS, METHODS
 from gradline.lab.problems import problem_from_dict
@@ -81,26 +83,56 @@ def test_what_is_there_is_not_made_again_and_an_edited_file_is(file):
 
 
 def test_minutes_become_a_budget_that_stays(file, monkeypatch):
-    monkeypatch.setattr("gradline.lab.comparing._paces", lambda problem, size: (0.01, 0.01))
+    monkeypatch.setattr("gradline.lab.comparing._measured", lambda *arguments: (Pace(1.0, 1.0, 1.0), 0.0))
     said = []
     options = {"methods": ["adam-0.001"], "backend": "inline", "notice": said.append}
-    gradline.lab.compare(file, "out", minutes=0.05, **options)
-    assert said[0].startswith("1 runs of 200 evaluations")  # 3 s, 0.4 s of them to measure, 12.5 ms each
-    monkeypatch.setattr("gradline.lab.comparing._paces", lambda problem, size: (1.0, 1.0))
-    gradline.lab.compare(file, "out", minutes=0.05, **options)
-    assert said[1] == said[0]
-    assert json.loads((file.parent / "out/compare.json").read_text())["budget"] == 200
+    gradline.lab.compare(file, "out", minutes=10, **options)
+    budget = json.loads((file.parent / "out/compare.json").read_text())["budget"]
+    assert 100 <= budget <= 10 * 60 / 1.25 - 41  # 1 s an evaluation, 40 s to measure, 1 s to begin
+    assert "measured with 1 worker at once: 1,000 ms an evaluation" in said[0]
+    assert said[1].startswith(f"1 runs of {budget} evaluations")
+    monkeypatch.setattr("gradline.lab.comparing._measured", lambda *arguments: (Pace(2.0, 1.0, 1.0), 0.0))
+    gradline.lab.compare(file, "out", minutes=10, **options)
+    assert said[2] == said[1]
     gradline.lab.compare(file, "short", minutes=0.05, **options)
-    assert said[2] == "0.05 minutes are too short for 100 evaluations a run: about 3 needed"
+    assert said[3] == "0.05 minutes are too short for 100 evaluations a run"
+    assert re.match(r"estimated: .* in all, 5 min 1 s of it for the runs; ", said[4])  # 1.25 * (200 + 40 + 1) s
+
+
+def test_the_time_of_a_run_is_that_of_its_beginning_its_measurements_and_its_evaluations():
+    pace = Pace(0.01, 0.1, 2.0)
+    assert pace.run(1000) == pytest.approx(1.25 * (2.0 + 40 * 0.1 + 10.0))
+    assert pace.budget(20.0) == 1000
+    assert pace.budget(21.0) == 1000  # 1080 has three digits
+    assert pace.budget(1.0) == 100
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_every_method_is_measured_by_one_worker(file, monkeypatch, workers):
+    monkeypatch.setattr("gradline.lab.comparing.PACE_SECONDS", 0.0)
+    monkeypatch.setattr("gradline.lab.comparing.engines.make", lambda runs: made.append(runs[0]) or Engine())
+    monkeypatch.setattr("gradline.lab.comparing.time.perf_counter", lambda: 0.0)
+    made, names = [], ["angle", "adam-0.001", "prodigy"]
+    for place in range(workers):
+        comparing._measured(script(file), [METHODS[name] for name in names], 32, 1, place, workers)
+    measured = [names[place::workers] for place in range(workers)]
+    assert [run.method.name for run in made] == [name for share in measured for name in (share[0], *share)]
+
+
+class Engine:
+    active, evaluations = True, 0
+
+    def advance(self):
+        self.evaluations += 1
 
 
 def test_the_pace_is_measured(file, monkeypatch):
     monkeypatch.setattr("gradline.lab.comparing.PACE_SECONDS", 0.05)
-    from gradline.lab.comparing import _paces
-
-    evaluation, measuring = _paces(script(file), 32)
-    assert evaluation > 0.0
-    assert measuring > 0.0
+    methods = [METHODS["angle"], METHODS["adam-0.001"]]
+    pace, seconds = comparing._measured(script(file), methods, 32, 1, 0, 1)
+    assert 0.0 < pace.evaluation < seconds
+    assert 0.0 < pace.measuring < seconds
+    assert 0.0 < pace.beginning < seconds
 
 
 def test_a_function_of_a_module_and_one_of_a_notebook(tmp_path):

@@ -5,9 +5,15 @@ import torch
 from ranks.test_checkpoints import _load, _save
 from ranks.test_failures import Broken, Fragile
 from ranks.work import Trained, net
+from torch import nn
 
 TURNS = 30  # more than the first search needs
 KINDS = ["ddp", "fsdp"]
+
+
+def normed(inputs):
+    """A net with running statistics, of layers that can be sharded one by one."""
+    return nn.Sequential(nn.BatchNorm1d(inputs, affine=False), *net(inputs))
 
 
 def trained(rank, size, kind, *, turns=TURNS, **options):
@@ -74,9 +80,15 @@ def test_a_closure_takes_the_same_steps(two, kind):
         assert all(map(torch.equal, [*points, *averages], [*its_points, *its_averages]))
 
 
-def failing(rank, size, place, at):
+def here(problem):
+    """What this rank has of parameters and buffers."""
+    return [getattr(t, "_local_tensor", t).detach().clone() for t in problem.model.state_dict().values()]
+
+
+def failing(rank, size, kind, place, at):
     """Train; in call `at` the closure of rank 1 fails; go on."""
-    problem = Trained(rank, size, kind="ddp", search=None, model=Fragile, given=at == 1)
+    model = Fragile if kind == "ddp" else normed
+    problem = Trained(rank, size, kind=kind, search=None, model=model, given=at == 1)
     errors = []
     for turn in range(1, TURNS + 1):
         broken = rank == 1 and turn == at
@@ -93,26 +105,54 @@ def failing(rank, size, place, at):
                 raise Broken("after backward")
             return loss
 
-        before = [*problem.parameters(), *(buffer.clone() for buffer in problem.model.buffers())]
+        before = here(problem)
         try:
             problem.optimizer.step(closure)
         except (Broken, RuntimeError) as error:
             errors.append(f"{type(error).__name__}: {error}")
             if at > 1:  # the layers with running statistics are known
-                now = [*problem.parameters(), *problem.model.buffers()]
-                assert all(torch.equal(a, b) for a, b in zip(before, now, strict=True))
+                assert all(map(torch.equal, before, here(problem)))
     return errors, numbers(problem), problem.whole()
 
 
 @pytest.mark.parametrize("at", [1, 4, TURNS - 2], ids=["first", "in the first search", "later"])
-@pytest.mark.parametrize("place", ["before", "loss", "after"])
-def test_a_closure_that_fails_on_one_rank_raises_on_all(two, place, at):
-    (first, mine, averages), (second, its, its_averages) = two(failing, place, at)
+@pytest.mark.parametrize(
+    ("kind", "place"), [("ddp", "before"), ("ddp", "loss"), ("ddp", "after"), ("fsdp", "loss"), ("fsdp", "after")]
+)
+def test_a_closure_that_fails_on_one_rank_raises_on_all(two, kind, place, at):
+    (first, mine, averages), (second, its, its_averages) = two(failing, kind, place, at)
     assert len(first) == len(second) == 1
+    assert "the step was not taken, because it failed elsewhere" in first[0]
     assert "rank 1: Broken: " in first[0]
     assert second[0].startswith("Broken: ")
     assert mine == its
     assert mine[2] == TURNS - 1
+    assert all(map(torch.equal, averages, its_averages))
+
+
+def skipping(rank, size):
+    """The closure of rank 1 fails before its forward pass, in which rank 0 waits for it; rank 1 goes on alone."""
+    problem = Trained(rank, size, kind="fsdp", search=None, model=normed)
+    for _ in range(TURNS):
+        problem.optimizer.step(problem.closure)
+    if rank == 1:
+
+        def closure():
+            raise Broken("before forward")
+
+        before, counts = here(problem), numbers(problem)
+        with pytest.raises(Broken, match="before forward"):
+            problem.optimizer.step(closure)
+        assert all(map(torch.equal, before, here(problem)))
+        assert numbers(problem) == counts
+    problem.optimizer.step(problem.closure)
+    return numbers(problem), problem.whole()
+
+
+def test_a_failure_before_the_forward_pass_of_sharded_parameters_loses_nothing(two):
+    (mine, averages), (its, its_averages) = two(skipping)
+    assert mine == its
+    assert mine[2] == TURNS + 1
     assert all(map(torch.equal, averages, its_averages))
 
 

@@ -77,6 +77,40 @@ def test_a_closure_that_fails_on_one_rank_raises_on_all(two, failing, place, at)
         assert all(map(torch.equal, parameters, answers[0][2]))
 
 
+def fail_sharded(rank, size, place):
+    """Train; the third evaluation of rank 1 fails; go on."""
+    problem = Trained(rank, size, kind="fsdp", model=net)
+    calls, errors = [], []
+
+    def closure():
+        calls.append(None)
+        problem.optimizer.zero_grad()
+        loss = problem.loss(problem.draw())
+        if place == "after":
+            loss.backward()
+        if rank == 1 and len(calls) == 3:
+            raise Broken(place)
+        if place == "loss":
+            loss.backward()
+        return loss
+
+    for _ in range(6):
+        try:
+            problem.optimizer.step(closure)
+        except (Broken, RuntimeError) as error:
+            errors.append(str(error))
+    return errors, problem.optimizer.iterations, problem.whole()
+
+
+@pytest.mark.parametrize("place", ["loss", "after"])
+def test_a_search_over_sharded_parameters_fails_together_too(two, place):
+    (first, mine, parameters), (second, its, its_parameters) = two(fail_sharded, place)
+    assert first == [f"gradline: the step was not taken, because it failed elsewhere: rank 1: Broken: {place}"]
+    assert second == [place]
+    assert mine == its == 5
+    assert all(map(torch.equal, parameters, its_parameters))
+
+
 def test_three_ranks_of_which_one_fails(three):
     for rank, (errors, iterations, _) in enumerate(three(fail, 2, "before", 3, "Armijo")):
         assert len(errors) == 1

@@ -127,12 +127,12 @@ class Angle:
             fading = memory.first / math.sqrt(n + 1)
             step = max(fading / self.guard, min(fading * self.guard, step))
         step = max(self.step_min, min(self.step_max, step))
-        return memory._replace(step=step, mean=mean, square=square)
+        return AngleMemory(step, n, mean, square, memory.length, memory.first)
 
     def count_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory after its step was taken."""
-        first = memory.first or memory.step
-        return memory._replace(taken=memory.taken + 1, length=memory.length + memory.step, first=first)
+        step, taken, mean, square, length, first = memory
+        return AngleMemory(step, taken + 1, mean, square, length + step, first or step)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory with half the step, after a point that was not finite."""

@@ -32,6 +32,7 @@ import math
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
 from gradline.torch.angle_state import RULE, AngleState, Phase
 from gradline.torch.arguments import check_group, check_params, without_lr, without_lrs
-from gradline.torch.base import EvalMode, caller, uncompiled, warn_of
+from gradline.torch.base import EvalMode, caller, warn_of, without_grad
 from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, average, buckets_of, measured
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.reduce import find
@@ -58,9 +59,10 @@ _POWER = 8.0
 """Exponent of the weights in the average: it lags by about a tenth of training."""
 _PATIENCE = {False: 1, True: 16}
 """Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
-
 _FLAT = 20
 """Gradients in a row that are exactly zero, after which a warning is issued."""
+
+_largest = attrgetter("largest")
 
 
 class Angle(AngleState):
@@ -199,7 +201,7 @@ class Angle(AngleState):
         """The step since which the average has 90 % of its weight; 0 without an average."""
         return math.ceil(self._averaged * 0.1 ** (1.0 / (_POWER + 1.0))) if self.average else 0
 
-    @torch.no_grad()
+    @without_grad
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step with the current gradients, or with those that the closure computes.
 
@@ -212,8 +214,6 @@ class Angle(AngleState):
         Returns:
             The closure's loss, which is that before the step, or `None` without a closure.
         """
-        if torch.compiler.is_compiling():
-            return uncompiled(Angle.step, self, closure)
         if self._stepping:
             self._refuse_in_closure("step()")
         if self._evaluating:
@@ -273,24 +273,26 @@ class Angle(AngleState):
     def _use(self, buckets: list[Bucket]) -> bool:
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
         scaled = self._divide_by_scale(buckets)
-        along = self._measure(buckets)
-        self._flat = self._flat + 1 if along[0] == 0.0 else 0
-        if self._flat == _FLAT:
-            self._warn_of_flat_loss()
-        if along[0] == 0.0 and not self._driver.evaluations:
-            return False  # torch.distributed.checkpoint primes optimizers with such a step
+        gg, gu, uu = self._measure(buckets)
+        if gg == 0.0:
+            self._count_flat()
+            if not self._driver.evaluations:
+                return False  # torch.distributed.checkpoint primes optimizers with such a step
+        else:
+            self._flat = 0
         self._driver.evaluations += 1
-        if along[0] == 0.0 and self._phase is not Phase.FIRST:
+        if self._phase is Phase.FIRST:
+            return self._continue_first(buckets, gg, gu, uu)
+        if gg == 0.0:
             return False  # nothing to learn
         if self._phase is Phase.STEPS:
-            return self._step(buckets, *along, scaled=scaled)
-        if self._phase is Phase.FIRST:
-            return self._continue_first(buckets, *along)
-        return self._begin_first(buckets, along[0], scaled=scaled)
+            return self._step(buckets, gg, gu, uu, scaled=scaled)
+        return self._begin_first(buckets, gg, scaled=scaled)
 
-    def _warn_of_flat_loss(self) -> None:
-        """Warn, once, of a loss whose gradient is zero."""
-        if not self._told_of_flat_loss:
+    def _count_flat(self) -> None:
+        """Count a gradient of zero; warn, once, if there were many in a row."""
+        self._flat += 1
+        if self._flat == _FLAT and not self._told_of_flat_loss:
             self._told_of_flat_loss = True
             warnings.warn(
                 f"gradline: the last {_FLAT} gradients were exactly zero, and no step was taken. Look for parameters "
@@ -300,17 +302,17 @@ class Angle(AngleState):
                 stacklevel=caller(),
             )
 
-    def _numbers(self) -> tuple[Mark, int, dict[str, Any]]:
+    def _numbers(self) -> tuple[Mark, int, tuple[Any, ...]]:
         """Return all that a step changes apart from tensors."""
-        names = ("_phase", "_guard", "_failures", "_averaged", "_heading", "_before")
-        return self._driver.mark(), self._driver.evaluations, {name: getattr(self, name) for name in names}
+        own = (self._phase, self._guard, self._failures, self._averaged, self._heading, self._before)
+        return self._driver.mark(), self._driver.evaluations, own
 
-    def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, numbers: dict[str, Any]) -> None:
+    def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, own: tuple[Any, ...]) -> None:
         """After an interrupt, or a failure on another rank: go back to where the parameters were before this call."""
         self._context.statistics.put_back()
         driver, moving = self._driver, self._moving
         driver.evaluations, driver.state, self._moving = evaluations, mark.state, False
-        vars(self).update(numbers)
+        self._phase, self._guard, self._failures, self._averaged, self._heading, self._before = own
         driver.rewind(mark)
         if moving:  # points and displacement may be incomplete
             for bucket in buckets:
@@ -353,7 +355,8 @@ class Angle(AngleState):
 
     def _move(self, buckets: list[Bucket], norm: float, gu: float, scale: float) -> None:
         """Set the step from the angle between gradient and displacement, and take it in place."""
-        memory = self._driver.memory
+        state = self._driver.state
+        memory = state.memory
         cosine = max(-1.0, min(1.0, gu / scale)) if scale > 0.0 else 0.0
         self._heading, self._before = (gu, scale), memory
         after = self.search.next_step(memory, cosine)
@@ -366,7 +369,7 @@ class Angle(AngleState):
             if factor != 1.0:
                 bucket.scale_gradients(factor)
             bucket.move(after.step, times)
-        self._driver.state = self._driver.state._replace(memory=after)
+        self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
     def _halve(self, buckets: list[Bucket], *, scaled: bool) -> bool:
@@ -567,7 +570,7 @@ class Angle(AngleState):
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have a gradient, in buckets with their gradients."""
         buckets = self._buckets
-        if buckets is not None and all(bucket.collect() for bucket in buckets):
+        if buckets is not None and all(map(Bucket.collect, buckets)):
             for parameter in self._others:
                 if parameter.grad is not None:
                     break
@@ -604,7 +607,7 @@ class Angle(AngleState):
 
     def _overflows(self, buckets: list[Bucket], gg: float) -> bool:
         """Return whether squares of these gradients may overflow: an infinite second moment remains infinite."""
-        if all(gg <= bucket.largest for bucket in buckets):
+        if gg <= min(map(_largest, buckets)):
             return False
         squares = (
             (float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients if g.numel()

@@ -73,7 +73,7 @@ class AngleState(GradlineOptimizer):
         return self._driver.search  # type: ignore[return-value]
 
     def _show_step(self) -> None:
-        self._show(self._driver.memory.step if self._phase is Phase.STEPS else 0.0)
+        self._show(self._driver.state.memory.step if self._phase is Phase.STEPS else 0.0)
 
     def _known(self) -> list[Tensor]:
         return [parameter for parameter in self._parameters() if ORIGIN in self.state.get(parameter, {})]

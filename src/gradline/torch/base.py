@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
 import warnings
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from functools import wraps
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
@@ -23,10 +23,11 @@ from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
 from gradline.torch.private import foreach_mul_, not_compiled
 
-__all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "caller", "uncompiled", "warn_of"]
+__all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "caller", "warn_of", "without_grad"]
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 """Hook of `register_search_hook`."""
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class GradlineOptimizer(Optimizer):
@@ -148,7 +149,8 @@ class GradlineOptimizer(Optimizer):
                             f"{tuple(parameter.shape)} has a sparse one; use sparse=False in its layer"
                         )
                     parameters.append(parameter)
-                    gradients.append(local_gradient(parameter, gradient))
+                    plain = type(parameter) is nn.Parameter
+                    gradients.append(gradient if plain else local_gradient(parameter, gradient))
         if not parameters:
             raise RuntimeError(
                 "no parameter has a gradient: call loss.backward() before step(), or in the closure, "
@@ -219,14 +221,30 @@ class EvalMode:
             self._optimizer.train()
 
 
+def without_grad(step: F) -> F:
+    """Decorate `step` as `torch.no_grad()` does, with fewer calls: those take longer than the update of a small model.
+
+    It is run outside of `torch.compile`, which would recompile parts of it for each step without any gain.
+    """
+
+    @wraps(step)
+    def run(self: Any, closure: Callable[[], Any] | None = None) -> Any:
+        if torch.compiler.is_compiling():
+            return _uncompiled(step, self, closure)
+        before = torch.is_grad_enabled()
+        try:
+            torch.set_grad_enabled(False)
+            return step(self, closure)
+        finally:
+            torch.set_grad_enabled(before)
+
+    return cast(F, run)
+
+
 @not_compiled
 @torch.no_grad()
-def uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
-    """Run `step` outside of `torch.compile`, which would recompile parts of it for each step without any gain.
-
-    Torch's wrapper of `step`, which calls its hooks, is already running, so that the function inside it is called.
-    """
-    return inspect.unwrap(step)(*arguments)
+def _uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
+    return step(*arguments)
 
 
 def warn_of(record: Record[Any, Any]) -> None:

@@ -94,7 +94,7 @@ class Line:
 
     def conforms(self) -> bool:
         """Return whether the parameters have kept shape, dtype and device."""
-        return [_kind(part) for part in self.parts] == self._kinds
+        return list(map(_kind, self.parts)) == self._kinds
 
     def converted(self) -> Line:
         """Return the line converted to the parameters' current dtype and device."""

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor
 from gradline.torch.private import foreach_norm
 
 HALF = (torch.bfloat16, torch.float16)
+_NOTHING = nullcontext()
 
 
 class LocalReduce:
@@ -58,15 +59,13 @@ class LocalReduce:
             if module is not None:
                 module.reshard()
 
-    @contextmanager
-    def telling(self) -> Iterator[None]:
+    def telling(self) -> AbstractContextManager[None]:
         """Context manager before an exchange of numbers: an exception in one process is raised in all."""
-        yield
+        return _NOTHING
 
-    @contextmanager
-    def failing_together(self, *, in_forward: bool = False) -> Iterator[None]:
+    def failing_together(self, *, in_forward: bool = False) -> AbstractContextManager[None]:
         """Context manager of an evaluation: a failure in one process fails in all. `in_forward`: forward has begun."""
-        yield
+        return _NOTHING
 
 
 def is_small(tensors: Sequence[Tensor]) -> bool:

@@ -19,7 +19,7 @@ from gradline.torch.arguments import (
     without_lr,
     without_lrs,
 )
-from gradline.torch.base import EvalMode, caller, uncompiled, warn_of
+from gradline.torch.base import EvalMode, caller, warn_of, without_grad
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
@@ -165,7 +165,7 @@ class LineSearchOptimizer(SavedOptimizer):
         """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; a step of 0 before."""
         return self._session.driver.record
 
-    @torch.no_grad()
+    @without_grad
     def step(self, closure: Closure | None = None) -> Any:
         """Perform one whole search with a closure, or one probe with the current gradients without one.
 
@@ -182,8 +182,6 @@ class LineSearchOptimizer(SavedOptimizer):
             The loss of the accepted probe (the mean, for per-sample losses; the loss of the last probe if none was
             accepted), or `None` without a closure.
         """
-        if torch.compiler.is_compiling():
-            return uncompiled(LineSearchOptimizer.step, self, closure)
         if self._stepping:
             self._refuse_in_closure("step()")
         session, driver = self._session, self._session.driver
@@ -206,7 +204,7 @@ class LineSearchOptimizer(SavedOptimizer):
         self._conform()
         if self._changed():
             self._look_at_parameters()
-        before, mark = driver.last, session.mark()
+        before, mark = driver.state.last, session.mark()
         loss = None
         noise = None
         self._stepping = session.context.stepping = True
@@ -236,9 +234,10 @@ class LineSearchOptimizer(SavedOptimizer):
             self._hold_buffers()
             self._show_step()
             self._note_versions()
-        if driver.last is not None and driver.last is not before:
-            warn_of(driver.last)
-            self._call_hooks(driver.last)
+        last = driver.state.last
+        if last is not None and last is not before:
+            warn_of(last)
+            self._call_hooks(last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
     def eval(self) -> EvalMode:

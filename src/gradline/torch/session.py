@@ -309,11 +309,11 @@ class Session:
 
     def _accept(self) -> None:
         """Make the current point the accepted one."""
-        before = self.driver.state.taken
+        line, before = self.line, self.driver.state.taken
         record = self.driver.accept()
         self.kept = {}
-        if self.driver.state.taken > before:
-            self.sensor.stepped(cast(Line, self.line), record.step, before)
+        if line is not None and self.driver.state.taken > before:
+            self.sensor.stepped(line, record.step, before)
 
     def _begin_early(self, evaluation: Evaluation) -> None:
         """Begin the next search from the accepted probe; a failure only warns, since the step is already taken."""

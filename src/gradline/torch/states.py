@@ -242,7 +242,7 @@ class SavedOptimizer(GradlineOptimizer):
             self._hold_buffers()
 
     def _show_step(self) -> None:
-        last = self._session.driver.last
+        last = self._session.driver.state.last
         self._show(0.0 if last is None else last.step)
 
 

@@ -133,6 +133,10 @@ def test_equal_ones_are_all_best_and_one_alone_is_not():
     assert measure["best"] == [[0, 1]]
     (measure,) = overview(frame[:1])["measures"]
     assert measure["best"] == [[]]
+    frame.loc[2, "problem"] = "q"
+    found = overview(frame)
+    assert found["settings"] == ["p, B = 1", "q, B = 1"]  # a setting of one method has a row too
+    assert found["measures"][0]["best"] == [[0, 1], []]
 
 
 def test_shares_of_endings_are_those_of_all_searches(store):

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from statistics import fmean, median
+from typing import Any, NamedTuple
 
 from gradline.lab import engines
 from gradline.lab.comparing.outcome import Outcome, read
 from gradline.lab.comparing.page import write
-from gradline.lab.jobs.executors import default_workers
+from gradline.lab.jobs.executors import default_workers, open_executor
 from gradline.lab.jobs.progress import Observer, Snapshot
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import GROUPS, METHODS, Method
@@ -23,6 +26,7 @@ from gradline.lab.studies import Setting, Study, StudyError
 from gradline.lab.studies.running import run_study
 from gradline.lab.studies.toml import unknown
 from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.formatting import duration, number, plural
 from gradline.lab.tools.threads import threads as thread_count
 from gradline.searches.arguments import require
 
@@ -36,10 +40,14 @@ POINTS = 40
 """How often losses and errors of a run are measured."""
 FEWEST = 100
 """Evaluations of a run, at least, where minutes are given."""
-PACE_SECONDS = 1.5
-"""Seconds for which the pace of an evaluation is measured."""
-SLOWER = 1.25
-"""How much slower evaluations are, about, while all workers work than while one is measured alone."""
+PACE_SECONDS = 2.0
+"""Seconds for which each worker measures the pace of evaluations."""
+PAGE_SECONDS = 3.0
+"""Seconds that the picture and the page take, about."""
+RUNNING = 0.6
+"""Share of the minutes that runs have at least, however long workers take to start."""
+MARGIN = 1.25
+"""How much slower runs may become than they were while they were measured."""
 PLAN = "compare.json"
 """The file of a directory that says how many evaluations the minutes were found to be enough for."""
 
@@ -87,7 +95,7 @@ def compare(
             training data and perhaps validation data, or a [`Training`][gradline.lab.Training].
         out: the directory; `None`: `results/` and the name of the file or function.
         function: the name of the function, if `build` is a file.
-        minutes: about how long all runs together take; `None`: 5, or as long as `budget` takes.
+        minutes: about how long it takes in all; `None`: 5, or as long as `budget` takes.
         budget: evaluations (forward and backward passes of a batch) of each run, in place of `minutes`.
         seeds: runs of each method, from different initial weights and with different batches.
         batch_size: samples of a batch; `None`: as the function says.
@@ -96,8 +104,9 @@ def compare(
         threads: torch's threads in each process.
         backend: as in [`run_study`][gradline.lab.run_study]; a function that is in no file is run "inline".
         observer: is told how the runs go on; `None`: a progress bar.
-        notice: is told what is left out and how large the budget is.
+        notice: is told what is left out, what time was estimated, and how large the budget is.
     """
+    began = time.monotonic()
     require(minutes is None or budget is None, "minutes", "None if budget is given", "both limit the runs", minutes)
     require(minutes is None or minutes > 0.0, "minutes", "above 0", "it is a time", minutes)
     require(type(seeds) is int and seeds > 0, "seeds", "a whole number above 0", "it counts runs", seeds)
@@ -117,7 +126,8 @@ def compare(
             "batch_size": size,
             "workers": count,
         }
-        budget = _planned(directory, wanted) or _plan(directory, wanted, problem, threads, notice)
+        share = partial(_measured, problem, chosen, size, threads)
+        budget = _planned(directory, wanted) or _plan(directory, wanted, began, backend, share, notice)
     epochs = budget * size / task.samples
     notice(f"{len(chosen) * seeds} runs of {budget:,} evaluations ({epochs:.1f} epochs with batches of {size})")
     problem = replace(problem, budget=budget, batch_sizes=(size,))
@@ -165,48 +175,86 @@ def _planned(directory: Path, wanted: dict[str, Any]) -> int | None:
         return None
 
 
+class _Pace(NamedTuple):
+    """Seconds of an evaluation with the method's step, of a measurement, and to begin a run (the data, the model)."""
+
+    evaluation: float
+    measuring: float
+    beginning: float
+
+    def run(self, budget: int) -> float:
+        """Return the seconds of a run, with a margin."""
+        return MARGIN * (self.beginning + POINTS * self.measuring + budget * self.evaluation)
+
+    def budget(self, seconds: float) -> int:
+        """Return the evaluations of a run that takes so many seconds, rounded down to two digits, and at least some."""
+        found = int((seconds / MARGIN - self.beginning - POINTS * self.measuring) / self.evaluation)
+        unit: int = 10 ** max(len(str(found)) - 2, 0)
+        return max(found - found % unit, FEWEST)
+
+
 def _plan(
-    directory: Path, wanted: dict[str, Any], problem: Script, torch_threads: int, notice: Callable[[str], None]
+    directory: Path,
+    wanted: dict[str, Any],
+    began: float,
+    backend: str,
+    share: Callable[..., tuple[_Pace, float]],
+    notice: Callable[[str], None],
 ) -> int:
-    """Measure how long an evaluation and a measurement take, and return the evaluations that the minutes allow."""
-    seconds = 60.0 * wanted["minutes"] * wanted["workers"] / max(wanted["runs"], wanted["workers"])
-    with thread_count(torch_threads):
-        evaluation, measuring = _paces(problem, wanted["batch_size"])
-    budget = int((seconds - POINTS * measuring) / (SLOWER * evaluation))
-    if budget < FEWEST:
-        budget = FEWEST
-        needed = wanted["runs"] / wanted["workers"] * (budget * SLOWER * evaluation + POINTS * measuring) / 60.0
-        notice(f"{wanted['minutes']:g} minutes are too short for {FEWEST} evaluations a run: about {needed:.0f} needed")
-    else:
-        digits = 10 ** max(len(str(budget)) - 2, 0)
-        budget -= budget % digits
+    """Measure how fast all workers are at the same time, and return the evaluations that the minutes allow a run."""
+    workers, opened = wanted["workers"], time.monotonic()
+    with open_executor(backend, workers) as (executor, _):
+        measured = [one.result() for one in [executor.submit(share, place, workers) for place in range(workers)]]
+    pace = _Pace(*map(fmean, zip(*(one for one, _ in measured), strict=True)))
+    rounds, now = math.ceil(wanted["runs"] / workers), time.monotonic()
+    starting = now - opened - max(spent for _, spent in measured)
+    other = now - began + starting + PAGE_SECONDS
+    seconds = 60.0 * wanted["minutes"]
+    budget = pace.budget(max(seconds - other, RUNNING * seconds) / rounds)
+    running = rounds * pace.run(budget)
+    if running > seconds:
+        notice(f"{wanted['minutes']:g} minutes are too short for {FEWEST} evaluations a run")
+    notice(
+        f"estimated: {duration(other + running)} in all, {duration(running)} of it for the runs; "
+        f"measured with {plural(workers, 'worker')} at once: {number(1000.0 * pace.evaluation)} ms an evaluation, "
+        f"{number(1000.0 * pace.measuring)} ms a measurement"
+    )
     with atomic_write(directory / PLAN) as file:
         file.write(json.dumps({"wanted": wanted, "budget": budget}).encode())
     return budget
 
 
-def _paces(problem: Script, batch_size: int) -> tuple[float, float]:
-    """Return seconds of an evaluation with Adam's step, and of a measurement."""
-    run = Run(
-        problem=problem,
-        method=METHODS["adam-0.001"],
-        batch_size=batch_size,
-        seed=0,
-        budget=10**9,
-        record_every=10**9,
-        benchmark=True,
-    )
-    engine = engines.make([run])
-    engine.advance()
-    began, before = time.perf_counter(), engine.evaluations
-    while time.perf_counter() - began < PACE_SECONDS:
-        engine.advance()
-    evaluation = (time.perf_counter() - began) / (engine.evaluations - before)
-    task = problem.build(0)
-    began = time.perf_counter()
-    task.model.eval()
-    task.measure(task.model)
-    return evaluation, time.perf_counter() - began
+def _measured(
+    problem: Script, methods: Sequence[Method], batch_size: int, torch_threads: int, place: int, workers: int
+) -> tuple[_Pace, float]:
+    """Return the mean pace of a worker's share of the methods, and the seconds that this took after a first step."""
+    share = methods[place % len(methods) :: workers]
+    options: dict[str, Any] = {"seed": 0, "budget": 10**9, "record_every": 10**9, "benchmark": True}
+    runs = [Run(problem=problem, method=method, batch_size=batch_size, **options) for method in share]
+    beginnings: list[float] = []
+    evaluations: list[float] = []
+    with thread_count(torch_threads):
+        engines.make(runs[:1]).advance()  # imports what every process imports once
+        began = time.perf_counter()
+        for run in runs:
+            now = time.perf_counter()
+            if evaluations and now - began > 2.0 * PACE_SECONDS:
+                break  # steps are so slow that the first methods have to do
+            engine = engines.make([run])
+            engine.advance()
+            first, before = time.perf_counter(), engine.evaluations
+            beginnings.append(first - now)
+            made = 0.0
+            while engine.active and (not made or time.perf_counter() - first < PACE_SECONDS / len(share)):
+                engine.advance()
+                made = engine.evaluations - before
+            evaluations.append((time.perf_counter() - first) / max(made, 1.0))
+        task = problem.build(0)
+        task.model.eval()
+        now = time.perf_counter()
+        task.measure(task.model)
+        measuring = time.perf_counter() - now
+    return _Pace(fmean(evaluations), measuring, median(beginnings)), time.perf_counter() - began
 
 
 class _Bar(Observer):

@@ -65,7 +65,6 @@ class Meter:
         self._made: dict[str, int] = {}  # evaluations made by each task since the start, also by tasks that have ended
         self._begun = time.monotonic()
         self._history: deque[tuple[float, int, float]] = deque()
-        self._first: float | None = None  # when the first evaluations were reported
 
     def finish(self, keys: set[str]) -> None:
         """Count runs as finished: stored, or given up."""
@@ -112,14 +111,13 @@ class Meter:
         )
 
     def _pace(self, now: float, made: int, fraction: float) -> tuple[float | None, float | None]:
+        if not made:  # workers are still starting
+            self._history.clear()
         self._history.append((now, made, fraction))
         while now - self._history[0][0] > WINDOW and len(self._history) > 2:
             self._history.popleft()
         then, made_then, fraction_then = self._history[0]
-        if now - then < 2.0 or made <= made_then:
-            return None, None
-        self._first = self._first or now
-        if now - self._first < WARM_UP:
+        if now - then < WARM_UP or made <= made_then:
             return None, None
         rate = (made - made_then) / (now - then)
         gained = fraction - fraction_then

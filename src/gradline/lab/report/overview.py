@@ -48,8 +48,6 @@ def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
 def overview(summary: pd.DataFrame) -> dict[str, Any]:
     """Return the median of each method in each setting with its range over seeds, and which is the best."""
     found = settings(summary)
-    compared = [one for one in found if one[2]["method"].nunique() > 1]
-    found = compared or found
     names = list(dict.fromkeys(str(name) for *_, rows in found for name in rows["method"].unique()))
     known = list(labels.METHODS)
     names.sort(key=lambda name: (known.index(name) if name in known else len(known), name))

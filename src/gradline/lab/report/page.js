@@ -373,10 +373,10 @@ function baseLayout(width, height) {
   };
 }
 
-// How many rows a legend takes, about.
-function legendRows(labels, width) {
+// How many rows a legend takes, about: it is as wide as the panels above it.
+function legendRows(labels, room) {
   const longest = Math.max(0, ...labels.map((label) => 62 + 7.2 * label.length));
-  return Math.ceil(labels.length / Math.max(1, Math.floor((width - 80) / longest)));
+  return Math.ceil(labels.length / Math.max(1, Math.floor(room / longest)));
 }
 
 // The panels that are shown: of all facets and panels, or of one of each.
@@ -397,7 +397,7 @@ function panelLayout(chart, panels, measure, choice, width) {
   const columns = Math.min(panels.length, width < 480 ? 1 : width < 860 ? 2 : panels.length === 3 ? 3 : 4);
   const rows = Math.ceil(panels.length / columns);
   const each = panels.length === 1 ? 380 : 250;
-  const legend = legendRows(chart.lines.map((line) => line.label), width);
+  const legend = legendRows(chart.lines.map((line) => line.label), width - 80);
   const layout = baseLayout(width, rows * each + 84 + 24 * legend);
   layout.margin.b = 58 + 24 * legend;
   layout.annotations = [];
@@ -623,16 +623,18 @@ class Heat extends View {
 
 // ---- charts with a row for each setting
 
-// Rows from above; their names at the left, in two lines where the page is narrow.
-function rowLayout(names, width, legend) {
+// Rows from above; their names at the left, in several lines where the page is narrow; a legend below them.
+function rowLayout(names, width, labels) {
   const narrow = width < 620;
-  const shown = names.map((name) => escaped(name).replace(narrow ? /, /g : /$^/, ",<br>"));
+  const shown = names.map((name) => (narrow ? escaped(name).replace(/, /g, ",<br>").replace(/ (?=with )/g, "<br>") : escaped(name)));
   const longest = Math.max(...shown.flatMap((name) => name.split("<br>").map((part) => part.length)));
   const lines = Math.max(...shown.map((name) => name.split("<br>").length));
+  const left = Math.min(16 + 7 * longest, width * 0.5);
+  const legend = legendRows(labels, width - left - 12);
   const layout = baseLayout(width, 120 + 24 * legend + names.length * Math.max(24, 16 * lines + 6));
   const colors = pageColors();
   layout.margin.t = 40;
-  layout.margin.l = Math.min(16 + 7 * longest, width * 0.5);
+  layout.margin.l = left;
   layout.margin.b = 58 + 24 * legend;
   const axis = { gridcolor: colors.line, linecolor: colors.line, zeroline: false };
   layout.xaxis = { ...axis, nticks: 6 };
@@ -720,7 +722,7 @@ class Overview extends View {
     });
     const width = this.width();
     const names = [...data.methods.map((method) => method.label), "best of the row"];
-    const layout = rowLayout(rows.map((row) => data.settings[row]), width, legendRows(names, width));
+    const layout = rowLayout(rows.map((row) => data.settings[row]), width, names);
     layout.xaxis.title = { text: measure.words, standoff: 6 };
     logarithmicAxis(layout.xaxis, traces.flatMap((trace) => trace.x));
     layout.showlegend = true;
@@ -760,7 +762,7 @@ class Endings extends View {
     const stops = this.form.elements.measure.value === "0";
     const traces = stops ? this.shares(rows) : this.costs(rows);
     const width = this.width();
-    const layout = rowLayout(rows.map((row) => row.label), width, legendRows(traces.map((trace) => trace.name), width));
+    const layout = rowLayout(rows.map((row) => row.label), width, traces.map((trace) => trace.name));
     layout.barmode = "stack";
     layout.showlegend = true;
     layout.legend.traceorder = "normal";

@@ -49,6 +49,8 @@ def write(
 ) -> Path:
     """Write the page of a directory's results to a file, and return its path.
 
+    A packed file that has runs of comparisons alone gets their pictures and tables.
+
     Args:
         directory: that a study was run into, or a file that `gradline results --pack` wrote.
         out: the file. One that is there is replaced when the new one is complete, and kept if that fails.
@@ -67,6 +69,14 @@ def write(
     say = progress or (lambda text: None)
     say("reading runs")
     found = list(digests(directory, report=report))
+    say("comparing with other optimizers")
+    compared = sections(compare or directory, report)
+    if compare is not None and not compared:
+        raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
+    name = Path(directory).resolve().name
+    if compared and not found:
+        text = template("sections.html.jinja").render(title=title or f"Comparison: {name}", sections=compared)
+        return _written(path, text)
     if not found:
         raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
     runs, headers = [one.trace for one in found], [one.header for one in found]
@@ -92,14 +102,10 @@ def write(
         columns = others["table_3"].to_dict()
         rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
         data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
-    say("comparing with other optimizers")
-    compared = sections(compare or directory, report)
-    if compare is not None and not compared:
-        raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
     script = read_text("page.js")
     say("embedding charts")
     text = template("page.html.jinja").render(
-        title=title or f"Line searches: {Path(directory).resolve().name}",
+        title=title or f"Line searches: {name}",
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         plotly=pack_text(_plotly()),
@@ -121,6 +127,10 @@ def write(
         runs=len(runs),
         evaluations=round(table["evaluations"].sum()),
     )
+    return _written(path, text)
+
+
+def _written(path: Path, text: str) -> Path:
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return path

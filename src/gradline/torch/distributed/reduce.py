@@ -8,7 +8,7 @@ local numbers, so none makes more evaluations than the others and waits for them
 * Sharded parameters (`fully_shard`): each rank has the products of its shards, and these are summed.
 
 A rank that fails in an evaluation still takes part in the collectives that the others wait for and reports its failure;
-all ranks raise.
+all ranks raise. (A forward pass of sharded parameters cannot be completed so: see `stand_in`.)
 
 With its numbers each rank sends the indices of search and probe, the step, and a checksum of its settings. If these
 differ (for example because one rank has called `refresh()`), all ranks raise before they decide.
@@ -209,15 +209,21 @@ def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any =
     elif group is None and wrappers:
         group = wrappers[0].process_group
     together = group is not None and distributed.get_world_size(group) > 1
-    ranks = DistributedReduce(group, wrappers) if together else LocalReduce()
-    ranks.gathered = gathered
+    ranks = DistributedReduce(group, [*wrappers, *_roots(gathered)]) if together else LocalReduce()
+    ranks.gathered = list(map(weakref.ref, gathered))
     return ranks
 
 
-def _gathered(around: Sequence[nn.Module]) -> list[weakref.ref[Any]]:
+def _gathered(around: Sequence[nn.Module]) -> list[nn.Module]:
     from torch.distributed.fsdp import FSDPModule
 
-    return [weakref.ref(module) for module in around if isinstance(module, FSDPModule)]
+    return [module for module in around if isinstance(module, FSDPModule)]
+
+
+def _roots(modules: Sequence[nn.Module]) -> list[nn.Module]:
+    """Return the modules that are in none of the others."""
+    inner = {id(part) for module in modules for part in module.modules() if part is not module}
+    return [module for module in modules if id(module) not in inner]
 
 
 def _check(around: Sequence[nn.Module], meshes: set[Any]) -> None:

@@ -2,6 +2,9 @@
 
 Under `DistributedDataParallel` the other processes wait for this one to average gradients. If it failed before its
 backward pass, it makes one with a zero loss instead. All processes discard the result.
+
+Under `fully_shard` they wait for its shards in the forward pass too, which cannot be made without inputs: only the
+backward pass can be replaced.
 """
 
 from __future__ import annotations
@@ -72,9 +75,11 @@ class StandIn:
     def stand_in(self) -> bool:
         """Complete the passes that the others wait for. `False`: it is too late, or they are unknown."""
         outputs, self._outputs = self._outputs, []
-        model = self._reference()
+        model: Any = self._reference()
         if model is None or self._usual is None or self._stage is _Stage.BACKWARD:
             return False
+        if _is_sharded(model):
+            return self._end_sharded(outputs)
         if model._join_config.enable:  # the others may have run out of data
             return False
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -97,10 +102,20 @@ class StandIn:
                 self._backwards += 1
         return True
 
+    def _end_sharded(self, outputs: list[Tensor]) -> bool:
+        """Make the last backward pass, if only that is missing; return whether all passes have been made."""
+        if self._stage is _Stage.OUTPUT and outputs and self._backwards + 1 == self._forwards == self._usual:
+            self._stage = _Stage.BEFORE  # so that it is not tracked
+            with torch.enable_grad():
+                torch.autograd.backward(_zero(outputs))
+            self._backwards += 1
+        return self._stage is _Stage.BEFORE and self._backwards == self._usual
+
     def _begin_forward(self, model: Any, _inputs: Any) -> None:
-        # The others do not wait for a pass of gradient accumulation (`no_sync`).
-        self._stage = _Stage.FORWARD if model.require_backward_grad_sync else _Stage.BEFORE
-        self._accumulating = not model.require_backward_grad_sync
+        # With DDP the others do not wait for a pass of gradient accumulation (`no_sync`).
+        synchronized = _is_sharded(model) or model.require_backward_grad_sync
+        self._stage = _Stage.FORWARD if synchronized else _Stage.BEFORE
+        self._accumulating = not synchronized
 
     def _end_forward(self, model: Any, _inputs: Any, output: Any) -> None:
         if self._stage is not _Stage.FORWARD:
@@ -108,7 +123,7 @@ class StandIn:
         self._stage = _Stage.OUTPUT
         shown = [leaf for leaf in leaves(output) if isinstance(leaf, Tensor) and leaf.requires_grad]
         self._outputs = shown
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or _is_sharded(model):  # then the others wait for a pass without gradients too
             self._forwards += 1
             if not shown:  # no tensors in the output: notice the backward pass at the parameters
                 shown = [parameter for parameter in model.parameters() if parameter.requires_grad]
@@ -124,6 +139,10 @@ class StandIn:
     def _end_backward(self) -> None:
         self._stage = _Stage.BEFORE
         self._backwards += 1
+
+
+def _is_sharded(model: nn.Module) -> bool:
+    return not isinstance(model, nn.parallel.DistributedDataParallel)
 
 
 def _zero(tensors: list[Tensor]) -> Tensor:

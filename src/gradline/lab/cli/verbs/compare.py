@@ -25,7 +25,7 @@ ORDER = 1
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
 @click.option("--function", default="build", show_default=True, metavar="NAME", help="Name of the function in FILE.")
-@click.option("--minutes", type=positive, metavar="M", help="Minutes that all runs together take (default: 5).")
+@click.option("--minutes", type=positive, metavar="M", help="Minutes that it takes in all, about (default: 5).")
 @click.option("--budget", type=count, metavar="EVALUATIONS", help="Evaluations of each run, in place of --minutes.")
 @click.option("--seeds", type=count, default=1, show_default=True, metavar="N", help="Runs of each method.")
 @click.option("--batch-size", type=count, metavar="B", help="Samples in a batch (default: the data loader's, or 32).")
