@@ -87,3 +87,13 @@ def test_a_function_that_is_not_compiled():
     function = private.not_compiled(lambda: calls.append(torch.compiler.is_compiling()))
     torch.compile(lambda: function(), backend="eager")()
     assert calls == [False]
+
+
+def test_gradients_are_switched_on_and_off():
+    before = torch.is_grad_enabled()
+    try:
+        for enabled in (False, True):
+            private.set_grad(enabled)
+            assert torch.is_grad_enabled() is enabled
+    finally:
+        torch.set_grad_enabled(before)

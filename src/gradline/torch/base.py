@@ -21,7 +21,7 @@ from gradline.protocol import Record, Search, Stop
 from gradline.torch.direction import set_lr
 from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
-from gradline.torch.private import foreach_mul_, not_compiled
+from gradline.torch.private import foreach_mul_, not_compiled, set_grad
 
 __all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "caller", "warn_of", "without_grad"]
 
@@ -179,8 +179,9 @@ class GradlineOptimizer(Optimizer):
                 )
 
     def _call_hooks(self, record: Record[Any, Any]) -> None:
-        for hook in list(self._optimizer_search_hooks.values()):
-            hook(record)
+        if self._optimizer_search_hooks:
+            for hook in list(self._optimizer_search_hooks.values()):
+                hook(record)
 
 
 class Group(dict[str, Any]):
@@ -233,10 +234,10 @@ def without_grad(step: F) -> F:
             return _uncompiled(step, self, closure)
         before = torch.is_grad_enabled()
         try:
-            torch.set_grad_enabled(False)
+            set_grad(False)
             return step(self, closure)
         finally:
-            torch.set_grad_enabled(before)
+            set_grad(before)
 
     return cast(F, run)
 

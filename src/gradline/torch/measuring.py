@@ -145,8 +145,8 @@ def _dot(left: Tensor, right: Tensor) -> Tensor:
     """Return an inner product, computed in float32 or better: half precision would lose the digits of the sum."""
     if left.dtype in HALF:
         left, right = left.float(), right.float()
-    if left.dim() == 1 and left.is_contiguous() and right.is_contiguous():
-        return torch.dot(left, right)
+    if left.is_contiguous() and right.is_contiguous():
+        return torch.dot(left, right) if left.dim() == 1 else torch.dot(left.view(-1), right.view(-1))
     if not left.is_contiguous() and left.stride() == right.stride():
         # Permuted to memory order (channels_last), both can be flattened without a copy.
         order = sorted(range(left.ndim), key=left.stride, reverse=True)

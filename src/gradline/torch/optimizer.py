@@ -188,21 +188,22 @@ class LineSearchOptimizer(SavedOptimizer):
         if session.standing.evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
-        if closure is not None:
+        if closure is None:
+            if session.sensor.needs_loss and not self._is_preparation():
+                raise RuntimeError(
+                    f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
+                    f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
+                )
+        else:
             self._refuse_closure_of_scaler()
-        if closure is None and session.sensor.needs_loss and not self._is_preparation():
-            raise RuntimeError(
-                f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
-                f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
-            )
-        if closure is not None and not self.spread and (count := accumulated_batches(closure)) > 1:
-            raise ValueError(
-                f"accumulate_grad_batches must be 1 for a {type(self).__name__} that makes a whole search in each step "
-                f"(Lightning lets it evaluate the last of the batches only), got {count}. Build the optimizer with "
-                f"spread=True: then each step is one probe, on all of the batches"
-            )
+            if not self.spread and (count := accumulated_batches(closure)) > 1:
+                raise ValueError(
+                    f"accumulate_grad_batches must be 1 for a {type(self).__name__} that makes a whole search in each "
+                    f"step (Lightning lets it evaluate the last of the batches only), got {count}. Build the optimizer "
+                    f"with spread=True: then each step is one probe, on all of the batches"
+                )
         self._conform()
-        if self._changed():
+        if session.standing is Standing.PROBE and self._changed():
             self._look_at_parameters()
         before, mark = driver.state.last, session.mark()
         loss = None
@@ -232,9 +233,10 @@ class LineSearchOptimizer(SavedOptimizer):
         finally:
             self._stepping = session.context.stepping = False
             self._hold_buffers()
-            self._show_step()
             self._note_versions()
-        last = driver.state.last
+            last = driver.state.last
+            if last is not before:
+                self._show_step()
         if last is not None and last is not before:
             warn_of(last)
             self._call_hooks(last)
@@ -314,11 +316,11 @@ class LineSearchOptimizer(SavedOptimizer):
         self._show_step()
 
     def _note_versions(self) -> None:
-        line = self._session.line
+        line = self._session.line if self._session.standing is Standing.PROBE else None
         self._versions = None if line is None else line.versions()
 
     def _changed(self) -> bool:
-        """Whether the version counters show writes to the parameters by other code."""
+        """Whether the version counters show writes by other code to parameters that are at a probe."""
         line = self._session.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 

@@ -16,7 +16,6 @@ from enum import Enum
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
-import torch
 from torch import Tensor, nn
 
 from gradline.driver import Driver, Mark, Phase
@@ -29,7 +28,7 @@ from gradline.torch.distributed.sharded import whole
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import LocalReduce
 from gradline.torch.noise import Noise
-from gradline.torch.private import foreach_mul_
+from gradline.torch.private import foreach_mul_, set_grad
 from gradline.torch.sensors import Evaluation, Sensor
 
 Closure: TypeAlias = Callable[[], Any]
@@ -372,8 +371,11 @@ class Session:
             if clear:  # otherwise gradients would accumulate in closures without zero_grad()
                 for parameter in self.context.parameters():
                     parameter.grad = None
-            with torch.enable_grad():
+            try:
+                set_grad(True)
                 loss = closure()
+            finally:
+                set_grad(False)
             if sensor.per_sample is not None:
                 samples = sensor.per_sample.evaluate(loss)
                 loss = samples.losses
