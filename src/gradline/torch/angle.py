@@ -47,11 +47,10 @@ from gradline.torch.arguments import check_group, check_params, without_lr, with
 from gradline.torch.base import EvalMode, caller, warn_of, without_grad
 from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, average, buckets_of, measured
 from gradline.torch.context import ModuleContext
-from gradline.torch.distributed.reduce import find
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
-from gradline.torch.measuring import LocalReduce
 from gradline.torch.outliers import OutlierGuard
+from gradline.torch.private import set_grad
 
 __all__ = ["Angle"]
 
@@ -152,11 +151,8 @@ class Angle(AngleState):
         self._statistics: list[Tensor] = []  # averages of running statistics
         self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
         self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
-        self._ranks = LocalReduce()
-        self._process_group = process_group
-        self._context = ModuleContext(self._parameters, model)
-        self._context.on_found = self._discover
-        self._around: list[int] | None = None
+        self._context = ModuleContext(self._parameters, model, process_group)
+        self._context.discovered = self._set_statistics
         self._unsettled = False  # a state was loaded, and no step taken since
         self._average_in_model = False  # it was saved in `eval()` without the average
         self._flat = 0  # gradients in a row that were zero
@@ -233,25 +229,31 @@ class Angle(AngleState):
         return loss
 
     def _evaluate(self, closure: Callable[[], Any]) -> Any:
-        self._stepping = self._context.stepping = True
+        context = self._context
+        self._stepping = context.stepping = True
         try:
-            if not self._context.known:
-                self._discover()
-            with self._ranks.failing_together(), torch.enable_grad():
+            if not context.known:
+                context.discover()
+            set_grad(True)
+            if context.known and context.ranks.size == 1:
+                return closure()
+            with context.failing_together():
                 return closure()
         except BaseException:
-            self._context.statistics.put_back()
+            set_grad(False)
+            context.statistics.put_back()
             raise
         finally:
-            self._stepping = self._context.stepping = False
+            set_grad(False)
+            self._stepping = context.stepping = False
 
     def _advance(self) -> None:
         """Use the current gradients as the table at the head of this file says."""
         if not self._context.known:
-            self._discover(last=True)
+            self._context.discover(last=True)
         if self._unsettled and not self._settle():
             return
-        with self._ranks.telling():
+        with self._context.ranks.telling():
             buckets = self._collected()
         numbers, phase = self._numbers(), self._phase
         try:
@@ -263,7 +265,7 @@ class Angle(AngleState):
         except BaseException:
             self._undo(buckets, *numbers)
             raise
-        self._ranks.moved()
+        self._context.ranks.moved()
         self._show_step()
         if ended and (self._optimizer_search_hooks or self._phase is Phase.START):
             record = self.last
@@ -430,7 +432,8 @@ class Angle(AngleState):
     def _continue_first(self, buckets: list[Bucket], gg: float, gd: float, dd: float) -> bool:
         """Tell the first search the slope at its probe; return whether it has ended."""
         driver = self._driver
-        if self._ranks.any(not all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)):
+        finite = all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)
+        if self._context.ranks.any(not finite):
             gd = math.nan  # gradients may be finite there, as of a linear loss
         outcome = driver.observe(Slope(gd))
         if outcome is None:
@@ -550,23 +553,6 @@ class Angle(AngleState):
     def _shown_in(self, group: dict[str, Any], step: float) -> float:
         return step * group["lr_scale"]  # type: ignore[no-any-return]
 
-    def _discover(self, *, last: bool = False) -> None:
-        """Find layers with running statistics and other processes, from the modules known so far.
-
-        `last`: an evaluation has been made, so that no further modules are expected.
-        """
-        if self._context.known:
-            return
-        self._context.refresh()
-        self._set_statistics()
-        around = self._context.around()
-        if self._around is None or list(map(id, around)) != self._around:
-            self._ranks = find(self._parameters(), around, self._process_group)
-            self._around = list(map(id, around))
-        if last:
-            self._context.stop()
-            self._around = None
-
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have a gradient, in buckets with their gradients."""
         buckets = self._buckets
@@ -599,7 +585,7 @@ class Angle(AngleState):
 
     def _measure(self, buckets: list[Bucket]) -> tuple[float, float, float]:
         """Return g·g, g·u and u·u for the gradient g and the stored displacement or direction u."""
-        ranks = self._ranks
+        ranks = self._context.ranks
         if ranks.size > 1:
             ranks.begin(self._settings)
             ranks.at(self.iterations + 1, 0, self._driver.memory.step)
@@ -612,7 +598,7 @@ class Angle(AngleState):
         squares = (
             (float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients if g.numel()
         )
-        return self._ranks.any(any(square > largest for square, largest in squares))
+        return self._context.ranks.any(any(square > largest for square, largest in squares))
 
     def _settings(self) -> dict[str, str]:
         """Settings that determine the steps: they must be equal in all processes that train one model."""

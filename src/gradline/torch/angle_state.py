@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import copy
 import json
-from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -21,9 +19,7 @@ from gradline.torch.base import GradlineOptimizer
 from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
 from gradline.torch.checkpoint import check_fields, damaged, read, with_fields
 from gradline.torch.context import ModuleContext
-from gradline.torch.direction import own_attributes
 from gradline.torch.distributed.sharded import is_sharded, local, whole
-from gradline.torch.measuring import LocalReduce
 from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import own_buffers
 
@@ -62,8 +58,6 @@ class AngleState(GradlineOptimizer):
     _of_training: list[Tensor]  # running statistics of training, until their layers are known
     _replaced: list[tuple[nn.Module, str, Tensor]]  # those of training, in eval()
     _context: ModuleContext
-    _ranks: LocalReduce
-    _process_group: Any
     _unsettled: bool  # a state was loaded, and no step taken since
     _average_in_model: bool  # it was saved in `eval()` without the average
 
@@ -117,7 +111,7 @@ class AngleState(GradlineOptimizer):
             part.copy_(other)
             other.copy_(now if exact is None else local(exact))
         self._set_statistics()
-        self._ranks.moved()
+        self._context.ranks.moved()
 
     @property
     def _swapped(self) -> bool:
@@ -337,33 +331,14 @@ class AngleState(GradlineOptimizer):
         return pending is None and not self.average and None in points.values()
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch's own method omits everything but state and groups.
-        self._refuse_in_closure("copying it")
         return {
-            **own_attributes(self),
-            "_process_group": None,
-            "_ranks": LocalReduce(),
+            **super().__getstate__(),
             "_buckets": None,
             "_others": [],
             "_idle": [],
             "_of_training": self._training_statistics(),
             "_replaced": [],
         }
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> AngleState:
-        # A copy keeps the process group; a pickle may be read in another process.
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
-        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._process_group = self._process_group
-        return copied
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "_optimizer_search_hooks" not in self.__dict__:
-            self._optimizer_search_hooks = OrderedDict()
-        if "_driver" in state:  # a copy of the whole optimizer, not a state_dict
-            self._context.listen()
 
 
 def _alike(tensors: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from abc import abstractmethod
@@ -18,7 +19,7 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Record, Search, Stop
-from gradline.torch.direction import set_lr
+from gradline.torch.direction import own_attributes, set_lr
 from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
 from gradline.torch.private import foreach_mul_, not_compiled, set_grad
@@ -40,6 +41,7 @@ class GradlineOptimizer(Optimizer):
     _step_supports_amp_scaling = True
 
     _stepping: bool
+    _context: Any  # a ModuleContext
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
     @property
@@ -177,6 +179,26 @@ class GradlineOptimizer(Optimizer):
                     f"{tuple(parameter.shape)} and {parameter.dtype}; make torch.view_as_real of it the parameter, and "
                     f"use torch.view_as_complex of that in the model"
                 )
+
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's own method omits everything but state and groups.
+        self._refuse_in_closure("copying it")
+        return own_attributes(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_optimizer_search_hooks" not in self.__dict__:
+            self._optimizer_search_hooks = OrderedDict()
+        if "_stepping" in state:  # a copy of the whole optimizer, not a state_dict
+            self._context.listen()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GradlineOptimizer:
+        # A copy keeps the process group; a pickle may be read in another process.
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._context.process_group = self._context.process_group
+        return copied
 
     def _call_hooks(self, record: Record[Any, Any]) -> None:
         if self._optimizer_search_hooks:

@@ -118,9 +118,8 @@ class LineSearchOptimizer(SavedOptimizer):
         aim = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        context = ModuleContext(self._parameters, model)
+        context = ModuleContext(self._parameters, model, process_group)
         self._session = Session(Driver(search), aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
-        self._session.process_group = process_group
         self._session.settings = self._settings
         self.spread = spread
         self.same_noise = same_noise
@@ -210,7 +209,7 @@ class LineSearchOptimizer(SavedOptimizer):
         noise = None
         self._stepping = session.context.stepping = True
         try:
-            session.ranks.begin(self._settings)
+            session.context.ranks.begin(self._settings)
             if closure is None:
                 session.advance(scaled=hasattr(self, "found_inf"))
             elif self.spread:
