@@ -30,26 +30,24 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gradline.driver import Driver, Mark, State
+from gradline.driver import Mark, State
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.searches import Angle as AngleSearch
-from gradline.searches.angle import AngleMemory
 from gradline.torch.angle_state import RULE, AngleState, Phase
 from gradline.torch.arguments import check_group, check_params, without_lr, without_lrs
-from gradline.torch.base import EvalMode, caller, warn_of, without_grad
+from gradline.torch.base import caller, warn_of, without_grad
 from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, average, buckets_of, measured
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
-from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import set_grad
 
 __all__ = ["Angle"]
@@ -135,57 +133,31 @@ class Angle(AngleState):
             )
         if type(average) is not bool:
             raise TypeError(f"average must be True or False (whether eval() uses an average), got {average!r}")
-        self.average = average
-        self._driver = Driver(AngleSearch(**without_lr(options)))
-        self._phase = Phase.START
-        self._evaluating = False
-        self._guard = OutlierGuard()
-        self._moving = False  # within an update of the parameters
-        self._failures = 0  # evaluations in a row that were not finite
-        self._averaged = 0  # points in the average
-        self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
-        self._before: AngleMemory = self._driver.memory
-        self._buckets: list[Bucket] | None = None
-        self._others: list[Tensor] = []  # parameters without a gradient
-        self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
-        self._statistics: list[Tensor] = []  # averages of running statistics
-        self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
-        self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
-        self._context = ModuleContext(self._parameters, model, process_group)
-        self._context.discovered = self._set_statistics
-        self._unsettled = False  # a state was loaded, and no step taken since
-        self._average_in_model = False  # it was saved in `eval()` without the average
-        self._flat = 0  # gradients in a row that were zero
-        self._told_of_flat_loss = False
-        self._optimizer_search_hooks = OrderedDict()
-        self._stepping = False
         defaults = {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay, "lr_scale": lr_scale}
         if not isinstance(params, Tensor):
             params = without_lrs(params)
-        super().__init__(params, defaults)
+        search = AngleSearch(**without_lr(options))
+        context = ModuleContext(self._parameters, model, process_group)
+        super().__init__(params, defaults, search, context, average=average)
+        self._moving = False  # within an update of the parameters
+        self._flat = 0  # gradients in a row that were zero
+        self._told_of_flat_loss = False
         self.param_groups[0][RULE] = repr(self.search)  # checkpoints load only existing keys
         self._show(0.0)
-
-    @property
-    def evaluations(self) -> int:
-        """Number of gradients used: calls of `step`."""
-        return self._driver.evaluations
-
-    @property
-    def iterations(self) -> int:
-        """Number of steps taken, and of attempts that ended without one."""
-        return self._driver.iterations
 
     @property
     def last(self) -> Record[Any, Any]:
         """Record of the last step: its size `.step`, `.cosine`, and the reason `.stop`."""
         last = self._driver.last
         if self._phase is Phase.STEPS and (last is None or self._driver.taken > 1):
-            memory, (along, scale) = self._driver.memory, self._heading
-            outcome = Outcome(memory.step, 0, Stop.ANGLE, memory)
-            origin = Origin(Heading(math.nan, along, scale), math.nan)
-            return Record(self.search, origin, self._before, outcome, [(memory.step, Slope(math.nan))])
+            memory = self._driver.memory
+            return self._record(memory.step, Outcome(memory.step, 0, Stop.ANGLE, memory))
         return self._driver.record
+
+    def _record(self, step: float, outcome: Outcome[Any]) -> Record[Any, Any]:
+        """Return the record of a step, which is not measured along a line."""
+        origin = Origin(Heading(math.nan, *self._heading), math.nan)
+        return Record(self.search, origin, self._before, outcome, [(step, Slope(math.nan))])
 
     @property
     def probing(self) -> bool:
@@ -392,13 +364,7 @@ class Angle(AngleState):
             return False
         for bucket in buckets:
             bucket.go_back()
-        record: Record[Any, Any] = Record(
-            self.search,
-            Origin(Heading(math.nan, *self._heading), math.nan),
-            self._before,
-            Outcome(0.0, None, Stop.NON_FINITE, self.search.start()),
-            [(memory.step, Slope(math.nan))],
-        )
+        record = self._record(memory.step, Outcome(0.0, None, Stop.NON_FINITE, self.search.start()))
         self._forget(buckets)
         state = driver.state
         driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
@@ -511,7 +477,7 @@ class Angle(AngleState):
         self._context.listen()
 
     @torch.no_grad()
-    def eval(self) -> EvalMode:
+    def eval(self) -> ExitStack:
         """Set the parameters to the average (without one: the last accepted point) until `train()`.
 
         The running statistics of BatchNorm are set to their average too. Also a context manager:
@@ -525,7 +491,7 @@ class Angle(AngleState):
                 self._settle()
             self._evaluating = True
             self._swap()
-        return EvalMode(self, previously)
+        return self._until_exit(previously)
 
     @torch.no_grad()
     def train(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
 from typing import Any
@@ -41,25 +42,32 @@ class Phase(Enum):
 class AngleState(GradlineOptimizer):
     """Torch optimizer with the state of `Angle`."""
 
-    average: bool
-    """Whether `eval()` uses an average of the points."""
-    _driver: Driver
-    _phase: Phase
-    _evaluating: bool
-    _guard: OutlierGuard
-    _failures: int  # evaluations in a row that were not finite
-    _averaged: int  # points in the average
-    _heading: tuple[float, float]  # g·w and ‖g‖‖w‖ at the last step
-    _before: AngleMemory  # memory before the last step
-    _buckets: list[Bucket] | None
-    _others: list[Tensor]  # parameters without a gradient
-    _idle: list[list[Tensor]]  # those of them that have moved before, and their averages
-    _statistics: list[Tensor]  # averages of running statistics
-    _of_training: list[Tensor]  # running statistics of training, until their layers are known
-    _replaced: list[tuple[nn.Module, str, Tensor]]  # those of training, in eval()
-    _context: ModuleContext
-    _unsettled: bool  # a state was loaded, and no step taken since
-    _average_in_model: bool  # it was saved in `eval()` without the average
+    def __init__(
+        self, params: Any, defaults: dict[str, Any], search: AngleSearch, context: ModuleContext, *, average: bool
+    ) -> None:
+        self.average = average
+        """Whether `eval()` uses an average of the points."""
+        self._driver = Driver(search)
+        self._phase = Phase.START
+        self._evaluating = False
+        self._guard = OutlierGuard()
+        self._failures = 0  # evaluations in a row that were not finite
+        self._averaged = 0  # points in the average
+        self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
+        self._before: AngleMemory = self._driver.memory  # memory before the last step
+        self._buckets: list[Bucket] | None = None
+        self._others: list[Tensor] = []  # parameters without a gradient
+        self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
+        self._statistics: list[Tensor] = []  # averages of running statistics
+        self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
+        self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
+        self._context = context
+        self._context.discovered = self._set_statistics
+        self._unsettled = False  # a state was loaded, and no step taken since
+        self._average_in_model = False  # it was saved in `eval()` without the average
+        self._stepping = False
+        self._optimizer_search_hooks = OrderedDict()
+        super().__init__(params, defaults)
 
     @property
     def search(self) -> AngleSearch:

@@ -51,7 +51,7 @@ class Line:
         self.ranks = ranks or LocalReduce()
         parts = self.parts
         self.origins = [part.detach().clone() for part in parts]
-        self._pair = _Pair(parts) if self.ranks.size == 1 and is_small(parts) else None
+        self._pair = _Pair(parts) if not self.sharded and is_small(parts) else None
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
@@ -87,12 +87,6 @@ class Line:
         line.away, line.aimed = away, aimed
         return line
 
-    def among(self, ranks: LocalReduce) -> Line:
-        """Return the same line, measured together with other processes."""
-        if ranks is self.ranks:
-            return self
-        return self._again(ranks)
-
     def conforms(self) -> bool:
         """Return whether the parameters have kept shape, dtype and device."""
         addresses = self._memory()
@@ -110,11 +104,8 @@ class Line:
                     f"parameters must keep their shapes (the search moves them along its line), but one of shape "
                     f"{tuple(origin.shape)} has {tuple(parameter.shape)} now; build a new optimizer for it"
                 )
-        return self._again(self.ranks)
-
-    def _again(self, ranks: LocalReduce) -> Line:
         return Line.restored(
-            self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=ranks
+            self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=self.ranks
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -228,7 +219,7 @@ class Line:
 
         Parameters that do not move do not contribute to the slope.
         """
-        if self._pair and self.moves(gradients.parameters):
+        if self._pair and self.ranks.size == 1 and self.moves(gradients.parameters):
             slope, square, *values = self._pair.measure(gradients.tensors, more)
             if 0.0 < square < math.inf and math.isfinite(slope):
                 return math.sqrt(square), slope, values
@@ -237,7 +228,7 @@ class Line:
 
     def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
         """Return the length of the direction and the slope along it for a gradient."""
-        if self._pair and self.moves(gradients.parameters):
+        if self._pair and self.ranks.size == 1 and self.moves(gradients.parameters):
             square, slope = self._pair.measure_direction(gradients.tensors)
             if 0.0 < square < math.inf and math.isfinite(slope):
                 return math.sqrt(square), slope

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradline.driver import Driver
-from gradline.protocol import Moments, Record, Search, Value, observes
+from gradline.protocol import Moments, Search, Value, observes
 from gradline.torch.arguments import (
     check_arguments,
     check_decay,
@@ -19,15 +20,16 @@ from gradline.torch.arguments import (
     without_lr,
     without_lrs,
 )
-from gradline.torch.base import EvalMode, caller, warn_of, without_grad
+from gradline.torch.base import caller, warn_of, without_grad
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
 from gradline.torch.integrations.lightning_private import accumulated_batches
-from gradline.torch.noise import Noise
-from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
+from gradline.torch.per_sample import MomentsSensor
+from gradline.torch.sensors import Sensor, sensor_for
 from gradline.torch.session import Closure, Session, Standing
+from gradline.torch.snapshot import Noise
 from gradline.torch.states import SEARCH, SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
@@ -135,34 +137,14 @@ class LineSearchOptimizer(SavedOptimizer):
         self._show_step()
 
     @property
-    def search(self) -> Search[Any, Any]:
-        """The line search that finds the step sizes."""
-        return self._session.driver.search
-
-    @property
     def per_sample(self) -> bool:
         """Whether closures must return per-sample losses and must not call `backward()`."""
-        return self._session.sensor.per_sample is not None
+        return self._session.sensor.per_sample
 
     @property
     def probing(self) -> bool:
         """Whether the parameters are at a probe instead of an accepted point: see `eval()`."""
         return self._session.standing is Standing.PROBE
-
-    @property
-    def evaluations(self) -> int:
-        """Number of gradient evaluations: closure calls, and `step()` calls without a closure."""
-        return self._session.driver.evaluations
-
-    @property
-    def iterations(self) -> int:
-        """Number of finished searches."""
-        return self._session.driver.iterations
-
-    @property
-    def last(self) -> Record[Any, Any]:
-        """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; a step of 0 before."""
-        return self._session.driver.record
 
     @without_grad
     def step(self, closure: Closure | None = None) -> Any:
@@ -241,7 +223,7 @@ class LineSearchOptimizer(SavedOptimizer):
             self._call_hooks(last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
-    def eval(self) -> EvalMode:
+    def eval(self) -> ExitStack:
         """Set the parameters to the last accepted point, for evaluating or saving the model, until `train()`.
 
         Also a context manager: `with optimizer.eval(): ...` restores the previous mode at its end. If the parameters
@@ -261,7 +243,7 @@ class LineSearchOptimizer(SavedOptimizer):
                 self._note_versions()
             else:
                 session.standing = Standing.EVALUATION
-        return EvalMode(self, previously)
+        return self._until_exit(previously)
 
     def train(self) -> None:
         """End `eval()`: set the parameters back to the current probe, if there is one, to continue training."""

@@ -23,9 +23,9 @@ from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
 from gradline.torch.distributed.sharded import whole
 from gradline.torch.line import Gradients, Line
-from gradline.torch.noise import Noise
 from gradline.torch.private import foreach_mul_, set_grad
 from gradline.torch.sensors import Evaluation, Sensor
+from gradline.torch.snapshot import Noise
 
 Closure: TypeAlias = Callable[[], Any]
 
@@ -100,10 +100,9 @@ class Session:
         """Use the processes that have been discovered."""
         ranks = self.context.ranks
         ranks.begin(self.settings)
-        if self.sensor.per_sample is not None:
-            self.sensor.per_sample.check(ranks)
+        self.sensor.check(ranks)
         if self.line is not None:
-            self.line = self.line.among(ranks)
+            self.line.ranks = ranks
 
     def run_search(self, closure: Closure, noise: Noise | None = None) -> Any:
         """Run a whole search, or complete one that `advance` has started; return the loss of the accepted probe.
@@ -335,8 +334,8 @@ class Session:
             evaluation.norm, evaluation.slope, evaluation.scalars = self.line.measure(gradients, *tensors)
         else:
             evaluation.norm, evaluation.slope, evaluation.scalars = context.ranks.measure(*gradients, [], *tensors)
-        if evaluation.samples is not None and self.sensor.per_sample is not None:
-            evaluation.scalars += self.sensor.per_sample.value(evaluation.samples, context.ranks)
+        if evaluation.samples is not None:
+            evaluation.scalars += self.sensor.value(evaluation.samples, context.ranks)
         return evaluation
 
     def _computed(self, closure: Closure | None, *, clear: bool) -> tuple[Evaluation, Sequence[Tensor]]:
@@ -351,8 +350,8 @@ class Session:
                 loss = closure()
             finally:
                 set_grad(False)
-            if sensor.per_sample is not None:
-                samples = sensor.per_sample.evaluate(loss)
+            if sensor.per_sample:
+                samples = sensor.evaluate(loss)
                 loss = samples.losses
         gradients = self._collect()
         tensors = () if closure is None and sensor.needs_loss else sensor.scalars(loss, gradients)

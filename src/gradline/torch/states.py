@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradline.driver import Driver
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.checkpoint import Saved, damaged, pack, read, unpack
 from gradline.torch.context import ModuleContext
@@ -37,7 +38,11 @@ class SavedOptimizer(GradlineOptimizer):
     _versions: list[int] | None  # of the parameters, when they were last moved
 
     @property
-    def _context(self) -> ModuleContext:
+    def _driver(self) -> Driver:  # type: ignore[override]
+        return self._session.driver
+
+    @property
+    def _context(self) -> ModuleContext:  # type: ignore[override]
         return self._session.context
 
     @property
