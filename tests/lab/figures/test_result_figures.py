@@ -238,11 +238,13 @@ def test_scales_are_compared_network_by_network(runs):
     assert list(drawings) == ["study_net2_scales_mnist_netii", "study_net2_scales_cifar10_netii"]
     for drawn in drawings.values():
         assert [text.get_text() for text in drawn.legends[0].get_texts()] == [
-            "GOLS-I, Table 2's scale",
-            "PrLS, Table 2's scale",
-            "GOLS-I, the programs' scale",
-            "PrLS, the programs' scale",
+            "GOLS-I, σ of Table 2",
+            "PrLS, σ of Table 2",
+            "GOLS-I, σ = 0.01",
+            "PrLS, σ = 0.01",
         ]
+        box = drawn.legends[0].get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
 
 
 def test_today_has_adam_with_the_best_learning_rate_of_its_grid_and_says_what_is_lacking():
@@ -265,5 +267,8 @@ def test_today_has_adam_with_the_best_learning_rate_of_its_grid_and_says_what_is
         frame = summary(PACKED, problem=problem)
         grid = frame[(frame["budget"] == 1000) & frame["method"].astype(str).str.startswith("adam-")]
         assert adam == grid.groupby("method", observed=True)["final_train_loss"].median().idxmin()
-    one_seed = [run for run in runs_of("study_today", []) if run.seed == 0]
-    assert figure.data(one_seed).notes() == ["1 of 5 seeds"]
+    one_seed = figure.data([run for run in runs_of("study_today", []) if run.seed == 0])
+    assert one_seed.notes() == ["1 of 5 seeds"]
+    (drawn,) = figure.drawings(one_seed).values()
+    note = next(text for text in drawn.texts if "of 5 seeds" in text.get_text())
+    assert note.get_window_extent().y1 <= drawn.legends[0].get_window_extent().y0, "the legend is over the note"

@@ -63,11 +63,11 @@ ENTRIES = (
     _variants(
         "net2-scales",
         "-as-published",
-        "Table 2's scale",
-        "the programs' scale",
+        "σ of Table 2",
+        "σ = 0.01",
         "NetII from initial weights of two scales",
-        "Training error and step of NetII with initial weights of the scale that Table 2 gives, read as a variance "
-        "(standard deviation 0.32 for MNIST, 0.1 for CIFAR10), and as in the paper's programs (0.01, and inputs "
+        "Training error and step of NetII from initial weights with the scale of Table 2, read as a variance (standard "
+        "deviation σ = 0.32 for MNIST, 0.1 for CIFAR10), and as in the paper's programs (σ = 0.01, and inputs "
         "standardised by all rows)",
     ),
 )
