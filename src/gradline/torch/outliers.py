@@ -13,7 +13,7 @@ from typing import NamedTuple
 __all__ = ["LOOKS", "OutlierGuard"]
 
 LOOKS = 2
-"""Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves the step."""
+"""Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves a step."""
 
 _RATIO = 10.0
 """Ratio to the mean length above which a gradient is an outlier; it is scaled to the mean length."""
