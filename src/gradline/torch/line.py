@@ -55,8 +55,7 @@ class Line:
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
-        self._kinds = [_kind(part) for part in parts]
-        self._addresses = self._memory()
+        self._kinds = list(map(_kind, parts))
         self._single = single_pass(parts) and not self._pair
         self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
@@ -89,12 +88,7 @@ class Line:
 
     def conforms(self) -> bool:
         """Return whether the parameters have kept shape, dtype and device."""
-        addresses = self._memory()
-        if addresses is None or addresses != self._addresses:  # a conversion moves them to new memory
-            if list(map(_kind, self.parts)) != self._kinds:
-                return False
-            self._addresses = addresses
-        return True
+        return list(map(_kind, self.parts)) == self._kinds
 
     def converted(self) -> Line:
         """Return the line converted to the parameters' current dtype and device."""
@@ -145,10 +139,6 @@ class Line:
             foreach_copy_(self.parts, self.origins)
             self.away = False
             self.ranks.moved()
-
-    def _memory(self) -> list[int] | None:
-        """Return the addresses of the parameters' values; `None` if they are sharded."""
-        return None if self.sharded else list(map(Tensor.data_ptr, self.parameters))
 
     def versions(self) -> list[int] | None:
         """Return version counters and addresses that show writes to the parameters; `None` if they are sharded.

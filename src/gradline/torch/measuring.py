@@ -146,6 +146,8 @@ def _flat(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     if left.dtype in HALF:
         left, right = left.float(), right.float()
     if left.is_contiguous() and right.is_contiguous():
+        if left.dim() == 1:
+            return left, right
         flat = left.view(-1)
         return flat, flat if right is left else right.view(-1)
     if not left.is_contiguous() and left.stride() == right.stride():

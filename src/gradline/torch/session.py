@@ -12,7 +12,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from enum import Enum
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 from torch import Tensor
 
@@ -53,12 +53,7 @@ class Standing(Enum):
         return self in (Standing.PROBE, Standing.EVALUATION_FROM_PROBE)
 
 
-class SessionMark(NamedTuple):
-    """State of a session at the start of a step, for `rewind`."""
-
-    driver: Mark
-    standing: Standing
-    kept: dict[int, Evaluation]
+SessionMark: TypeAlias = tuple[Mark, Standing, dict[int, Evaluation]]
 
 
 class Session:
@@ -176,8 +171,8 @@ class Session:
             self.line.away = False
 
     def mark(self) -> SessionMark:
-        """Return the state to which `rewind` returns."""
-        return SessionMark(self.driver.mark(), self.standing, self.kept)
+        """Return the state to which `rewind` returns, at the start of a step."""
+        return self.driver.mark(), self.standing, self.kept
 
     def rewind(self, mark: SessionMark) -> None:
         """Restore parameters and search after a failure.
@@ -186,6 +181,7 @@ class Session:
         fails, it can be called again.
         """
         driver, line = self.driver, self.line
+        driver_mark, standing, kept = mark
         if isinstance(self.direction, Update):
             self.direction.restore()
         self.standing = Standing.ACCEPTED
@@ -198,14 +194,14 @@ class Session:
             self.kept = {}
             line.home()
             return
-        same = driver.pending is mark.driver.state.pending
-        driver.rewind(mark.driver)
-        if same and mark.standing is Standing.PROBE:
+        same = driver.pending is driver_mark.state.pending
+        driver.rewind(driver_mark)
+        if same and standing is Standing.PROBE:
             self.to_probe()
             self.standing = Standing.PROBE
         else:
             line.home()
-        self.kept = mark.kept if same else {}
+        self.kept = kept if same else {}
 
     def _begin(self, evaluation: Evaluation, *, early: bool = False) -> bool:
         """Set the direction from an evaluation at the current point and begin a search; return whether it has begun."""
