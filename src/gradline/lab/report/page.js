@@ -209,7 +209,7 @@ function logarithmicAxis(axis, values) {
   const [from, to] = [Math.max(Math.log10(low), -16), Math.min(Math.log10(high), 16)];
   const room = Math.max(0.05 * (to - from), 0.06);
   axis.range = [from - room, to + room];
-  axis.dtick = to - from < 1.6 ? "D2" : Math.ceil((to - from) / 6);
+  if (to - from > 0.5) axis.dtick = to - from < 1.6 ? "D2" : Math.ceil((to - from) / 6);
 }
 
 class View {
@@ -220,6 +220,11 @@ class View {
     this.form = article.querySelector("form");
     this.place = article.querySelector(".chart");
     this.zoom = null; // from and to, of x and of y
+    // Only these buttons: others of Plotly's would send a chart to a server, and its reset knows the first measure only.
+    const reset = { name: "reset", title: "Reset zoom", icon: Plotly.Icons.home, click: () => this.again() };
+    const modeBarButtons = [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", reset], ["toImage"]];
+    const nowhere = { showSendToCloud: false, plotlyServerURL: "" };
+    this.config = { modeBarButtons, displayModeBar: true, displaylogo: false, doubleClick: false, ...nowhere };
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("change", (event) => {
       this.changed(event.target);
@@ -247,21 +252,13 @@ class View {
 
   show(traces, layout, status) {
     if (this.zoom) [layout.xaxis.range, layout.yaxis.range] = [this.zoom.slice(0, 2), this.zoom.slice(2)];
-    Plotly.react(this.place, traces, layout, this.config());
+    Plotly.react(this.place, traces, layout, this.config);
     this.article.querySelector(".status").textContent = status;
     if (this.drawn) return;
     this.drawn = true;
     this.place.on("plotly_relayout", (event) => this.zoomed(event));
     this.place.on("plotly_doubleclick", () => this.again());
     this.place.on("plotly_legendclick", (event) => this.pick(event));
-  }
-
-  // Only these buttons: others of Plotly's would send a chart to a server, and its reset knows the first measure only.
-  config() {
-    const reset = { name: "reset", title: "Reset zoom", icon: Plotly.Icons.home, click: () => this.again() };
-    const modeBarButtons = [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", reset], ["toImage"]];
-    const nowhere = { showSendToCloud: false, plotlyServerURL: "" };
-    return { modeBarButtons, displayModeBar: true, displaylogo: false, doubleClick: false, ...nowhere };
   }
 
   zoomed(event) {
@@ -476,7 +473,7 @@ function rowLayout(names, width, traces, title) {
   const layout = baseLayout(width, 132 + 24 * legend + names.length * (narrow ? 48 : 24));
   Object.assign(layout.margin, { l: left, b: 58 + 24 * legend });
   layout.bargap = narrow ? 0.55 : 0.2;
-  layout.xaxis = { ...baseAxis(), nticks: 6, title: { text: escaped(title), standoff: 6 } };
+  layout.xaxis = { ...baseAxis(), type: "linear", nticks: 6, title: { text: escaped(title), standoff: 6 } };
   const ticks = { tickvals: names.map((_, place) => place), ticktext: names.map(escaped), showticklabels: !narrow };
   layout.yaxis = { ...baseAxis(), ...ticks, range: [names.length - 0.4, -0.8] };
   const above = (text, place) => ({ text, x: 0, xref: "paper", xanchor: "left", y: place - 0.46, showarrow: false, font: { size: 12 } });
