@@ -12,6 +12,8 @@ Ways to train, all with the same number of evaluations:
               looks at one batch, each later step at a new one
     small     the loop, but the first search is left out, and the first step is 100 times smaller than the one that the
               loop's first search found for the same seed
+    constant  AdamW at the median over seeds of the loop's last steps, with the same average: how far seeds differ where
+              no step is searched for
 
 What is in the JSON file already is not made again: the same command goes on after Ctrl-C. A run's numbers are its final
 loss, the first step, the step after a hundred evaluations, the last step, and the evaluations of the first search.
@@ -24,9 +26,11 @@ import itertools
 import json
 import statistics
 from collections.abc import Callable, Generator
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -201,7 +205,7 @@ PROBLEMS = {
     "text, GRU, batch 64": Problem(text, lambda: Characters(symbols(), 48, 1, recurrent=True), 64, 300, False),
     "digits, deep conv, batch 128": Problem(digits, lambda: deep_conv(8, 8), 128, 300, False, deep=True),
 }
-WAYS = ("loop", "closure", "small")
+WAYS = ("loop", "closure", "small", "constant")
 SHOWN = ("loss", "first", "hundred", "last", "evaluations")
 
 
@@ -210,8 +214,13 @@ def train(problem: Problem, way: str, seed: int, first: float | None) -> dict[st
     inputs, targets = problem.data()
     torch.manual_seed(seed)
     model = problem.model()
+    averaged = model
+    optimizer: Any
     if way == "loop":
         optimizer = gradline.Angle(model.parameters())
+    elif way == "constant":
+        assert first is not None
+        optimizer, averaged = torch.optim.AdamW(model.parameters(), lr=first), gradline.LateAverage(model)
     else:  # the plain form of the same rule, which may keep a mini-batch or begin without a first search
         search = Angle() if first is None else Forced(step_first=first)
         optimizer = gradline.LineSearchOptimizer(model.parameters(), search, direction=torch.optim.AdamW)
@@ -237,15 +246,17 @@ def train(problem: Problem, way: str, seed: int, first: float | None) -> dict[st
         else:
             evaluate(batch)
             optimizer.step()
-        if optimizer.last is not None and optimizer.last.step > 0.0:
+        if isinstance(averaged, gradline.LateAverage):
+            averaged.update_parameters(model)
+        elif optimizer.last is not None and optimizer.last.step > 0.0:
             seen.setdefault("first", optimizer.last.step)
             seen.setdefault("evaluations", made)
             if made >= 100:
                 seen.setdefault("hundred", optimizer.last.step)
             seen["last"] = optimizer.last.step
-    with optimizer.eval(), torch.no_grad():
+    with optimizer.eval() if averaged is model else nullcontext(), torch.no_grad():
         parts = zip(inputs.split(500), targets.split(500), strict=True)
-        seen["loss"] = sum(float(problem.loss(model(x), y)) * len(x) for x, y in parts) / len(inputs)
+        seen["loss"] = sum(float(problem.loss(averaged(x), y)) * len(x) for x, y in parts) / len(inputs)
     return {name: float(f"{seen.get(name, 0.0):.4g}") for name in SHOWN}
 
 
@@ -267,6 +278,13 @@ def main() -> None:
             continue
         if arguments.evaluations:
             problem = replace(problem, evaluations=arguments.evaluations)
+
+        def looped(seed: int, name: str = name, problem: Problem = problem) -> dict[str, float]:
+            key = f"{name} | loop | {problem.evaluations} | {seed}"
+            if key not in known:
+                known[key] = train(problem, "loop", seed, None)
+            return known[key]
+
         for way in (way for way in WAYS if way in arguments.ways):
             runs = []
             for seed in range(arguments.seeds):
@@ -274,10 +292,9 @@ def main() -> None:
                 if key not in known:
                     first = None
                     if way == "small":
-                        loop = f"{name} | loop | {problem.evaluations} | {seed}"
-                        if loop not in known:
-                            known[loop] = train(problem, "loop", seed, None)
-                        first = known[loop]["first"] / 100.0
+                        first = looped(seed)["first"] / 100.0
+                    elif way == "constant":
+                        first = statistics.median(looped(other)["last"] for other in range(arguments.seeds))
                     known[key] = train(problem, way, seed, first)
                     if file:
                         file.write_text(json.dumps(known, indent=0, sort_keys=True) + "\n")
