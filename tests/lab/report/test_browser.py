@@ -159,6 +159,16 @@ def test_lines_and_panels_can_be_chosen(look):
     assert watched.page.locator("#figure_8-status").inner_text() == "Nothing is chosen, so nothing is shown."
 
 
+def test_a_choice_changes_a_chart_and_does_not_build_it_anew(look):
+    watched = look()
+    watched.drawn()
+    watched.page.evaluate("document.querySelector('article#figure_8 .main-svg').dataset.kept = 'yes'")
+    watched.choose("measure", "training loss")
+    assert watched.drawn()["layout"]["yaxis"]["title"]["text"] == "training loss"
+    watched.page.wait_for_timeout(200)
+    assert watched.page.evaluate("document.querySelector('article#figure_8 .main-svg').dataset.kept") == "yes"
+
+
 EVERY_OPTION = """article => {
   const shown = [];
   for (const select of article.querySelectorAll("select")) {
@@ -726,7 +736,9 @@ def test_nothing_of_a_chart_is_cut_on_a_phone(look):
         if name in ("overview", "endings"):
             assert drawn["layout"]["height"] < 1000, "a summary is not many screens high"
             watched.choose("problem", "NetPI", f"article#{name}")
-            assert watched.page.locator(f"article#{name}").evaluate(CUT) == [], name
+            for measure in watched.page.locator(f"article#{name} select[name=measure] option").all_inner_texts():
+                watched.choose("measure", measure, f"article#{name}")
+                assert watched.page.locator(f"article#{name}").evaluate(CUT) == [], (name, measure)
 
 
 def test_illustrations_are_dark_on_a_dark_page(look, store, tmp_path, monkeypatch):

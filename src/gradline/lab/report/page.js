@@ -194,7 +194,7 @@ const baseAxis = () => ({ gridcolor: color("line"), linecolor: color("line"), ze
 
 // How many rows a legend takes, about: it is as wide as the panels above it.
 function legendRows(labels, room) {
-  const longest = Math.max(0, ...labels.map((label) => 62 + 7.2 * label.length));
+  const longest = Math.max(0, ...labels.map((label) => 54 + 6.6 * label.length));
   return Math.ceil(labels.length / Math.max(1, Math.floor(room / longest)));
 }
 
@@ -209,7 +209,7 @@ function logarithmicAxis(axis, values) {
   const [from, to] = [Math.max(Math.log10(low), -16), Math.min(Math.log10(high), 16)];
   const room = Math.max(0.05 * (to - from), 0.06);
   axis.range = [from - room, to + room];
-  axis.dtick = to - from < 1.6 ? "D2" : Math.ceil((to - from) / 6);
+  if (to - from > 0.5) axis.dtick = to - from < 1.6 ? "D2" : Math.ceil((to - from) / 6);
 }
 
 class View {
@@ -220,6 +220,11 @@ class View {
     this.form = article.querySelector("form");
     this.place = article.querySelector(".chart");
     this.zoom = null; // from and to, of x and of y
+    // Only these buttons: others of Plotly's would send a chart to a server, and its reset knows the first measure only.
+    const reset = { name: "reset", title: "Reset zoom", icon: Plotly.Icons.home, click: () => this.again() };
+    const modeBarButtons = [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", reset], ["toImage"]];
+    const nowhere = { showSendToCloud: false, plotlyServerURL: "" };
+    this.config = { modeBarButtons, displayModeBar: true, displaylogo: false, doubleClick: false, ...nowhere };
     this.form.addEventListener("submit", (event) => event.preventDefault());
     this.form.addEventListener("change", (event) => {
       this.changed(event.target);
@@ -247,21 +252,13 @@ class View {
 
   show(traces, layout, status) {
     if (this.zoom) [layout.xaxis.range, layout.yaxis.range] = [this.zoom.slice(0, 2), this.zoom.slice(2)];
-    Plotly.react(this.place, traces, layout, this.config());
+    Plotly.react(this.place, traces, layout, this.config);
     this.article.querySelector(".status").textContent = status;
     if (this.drawn) return;
     this.drawn = true;
     this.place.on("plotly_relayout", (event) => this.zoomed(event));
     this.place.on("plotly_doubleclick", () => this.again());
     this.place.on("plotly_legendclick", (event) => this.pick(event));
-  }
-
-  // Only these buttons: others of Plotly's would send a chart to a server, and its reset knows the first measure only.
-  config() {
-    const reset = { name: "reset", title: "Reset zoom", icon: Plotly.Icons.home, click: () => this.again() };
-    const modeBarButtons = [["zoom2d", "pan2d"], ["zoomIn2d", "zoomOut2d", reset], ["toImage"]];
-    const nowhere = { showSendToCloud: false, plotlyServerURL: "" };
-    return { modeBarButtons, displayModeBar: true, displaylogo: false, doubleClick: false, ...nowhere };
   }
 
   zoomed(event) {
@@ -473,13 +470,13 @@ function rowLayout(names, width, traces, title) {
   const narrow = width < NARROW;
   const left = narrow ? 12 : 16 + 7 * Math.max(...names.map((name) => name.length));
   const legend = legendRows(traces.filter((trace) => trace.showlegend !== false).map((trace) => trace.name), width - left - 12);
-  const layout = baseLayout(width, 132 + 24 * legend + names.length * (narrow ? 44 : 24));
+  const layout = baseLayout(width, 132 + 24 * legend + names.length * (narrow ? 48 : 24));
   Object.assign(layout.margin, { l: left, b: 58 + 24 * legend });
   layout.bargap = narrow ? 0.55 : 0.2;
-  layout.xaxis = { ...baseAxis(), nticks: 6, title: { text: escaped(title), standoff: 6 } };
+  layout.xaxis = { ...baseAxis(), type: "linear", nticks: 6, title: { text: escaped(title), standoff: 6 } };
   const ticks = { tickvals: names.map((_, place) => place), ticktext: names.map(escaped), showticklabels: !narrow };
-  layout.yaxis = { ...baseAxis(), ...ticks, range: [names.length - 0.4, -0.7] };
-  const above = (text, place) => ({ text, x: 0, xref: "paper", xanchor: "left", y: place - 0.4, showarrow: false, font: { size: 12 } });
+  layout.yaxis = { ...baseAxis(), ...ticks, range: [names.length - 0.4, -0.8] };
+  const above = (text, place) => ({ text, x: 0, xref: "paper", xanchor: "left", y: place - 0.46, showarrow: false, font: { size: 12 } });
   if (narrow) layout.annotations = layout.yaxis.ticktext.map(above);
   return layout;
 }
@@ -517,6 +514,7 @@ function marks(name, points, marker) {
     text: points.map((point) => escaped(point.text)),
     hovertemplate: `%{text}<extra>${escaped(name)}</extra>`,
     marker: { size: 9, ...marker },
+    cliponaxis: false,
     error_x: { ...ends, color: faint(marker.color, 0.55), thickness: 2, width: 0 },
   };
 }
@@ -583,7 +581,8 @@ class Overview extends View {
   drawOne() {
     const { data, measure } = this;
     const rows = data.settings.map((_, row) => row).filter((row) => data.problems[row] === this.problem);
-    const at = (place, method) => place + (data.methods.length > 1 ? 0.36 * (method / (data.methods.length - 1) - 0.5) : 0);
+    const spread = this.width() < NARROW ? 0.2 : 0.36;
+    const at = (place, method) => place + (data.methods.length > 1 ? spread * (method / (data.methods.length - 1) - 0.5) : 0);
     const added = (value) => (value === null ? null : value + measure.nugget);
     const point = (row, place, method) => {
       const cell = measure.cells[row][method];
@@ -630,7 +629,7 @@ class Endings extends View {
     });
     const most = rows.map((row, y) => ({ x: row.most, y, text: `${row.most} at most` }));
     return [
-      marks("mean, and from the fewest to the most after the first", means, { symbol: "circle", color: ink(first) }),
+      marks("mean, and range after the first", means, { symbol: "circle", color: ink(first) }),
       marks("most of all", most, { symbol: "diamond-open", color: ink(second), line: { width: 2 } }),
     ];
   }
