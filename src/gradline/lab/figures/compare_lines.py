@@ -20,9 +20,9 @@ from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
-from gradline.lab.figures.traces import POINTS, held
 from gradline.lab.findings.comparison import Comparison, own
 from gradline.lab.findings.measures import Profile, Table, profile
+from gradline.lab.findings.traces import POINTS, held
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:

@@ -25,14 +25,14 @@ from gradline.lab.figures.curves import (
     quantiles,
 )
 from gradline.lab.figures.line_styles import numbers
-from gradline.lab.figures.traces import Array
+from gradline.lab.findings.traces import Array
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from gradline.lab.figures.traces import Source
+    from gradline.lab.findings.reading import Source
 
 REACH = (1e-16, 1e16)
 """No logarithmic axis goes beyond: a few steps of 1e-140 would hide all others."""

@@ -15,7 +15,7 @@ from gradline.plot.inks import LIGHT, Inks, stroke
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from gradline.lab.figures.traces import Source
+    from gradline.lab.findings.reading import Source
 
 TITLE = "Angle between mini-batch and full-batch direction, along training"
 ABOUT = (

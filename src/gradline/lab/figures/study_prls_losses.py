@@ -6,9 +6,8 @@ from typing import Any
 
 from gradline.lab.figures import labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, Key
-from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curves
+from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curves, missing
 from gradline.lab.figures.panels import ZERO, Look, grid
-from gradline.lab.figures.traces import missing
 
 STUDY = "prls-losses"
 PUBLISHED = "-published-loss"

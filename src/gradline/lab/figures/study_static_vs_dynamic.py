@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from gradline.lab.figures.catalogue import BATCH, METHOD, Key
-from gradline.lab.figures.curves import TRAIN_LOSS, Curves
+from gradline.lab.figures.curves import TRAIN_LOSS, Curves, missing
 from gradline.lab.figures.panels import Look, grid
-from gradline.lab.figures.traces import missing
 
 STUDY = "static-vs-dynamic"
 WORDS = {"static": "static: one mini-batch a search", "dynamic": "dynamic: one an evaluation"}

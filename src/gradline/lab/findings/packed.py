@@ -1,6 +1,6 @@
 """Many runs in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
-Runs of a comparison are kept as trajectories, all others as digests (see `digests`): a run's whole configuration, its
+Runs of a comparison are kept as trajectories, all others as traces (see `traces`): a run's whole configuration, its
 summary to nine digits and its curves on a coarser grid, from which tables, claims, figures and reports are made.
 
 Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from gradline.lab.findings.digests import Digest, digests_from_values, digests_to_values
+from gradline.lab.findings import traces
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.tools.files import atomic_write
@@ -63,14 +63,14 @@ class Packed:
         targets: of each setting, the training loss that was to be reached when the file was made.
         commands: that made the runs.
         memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
-        digests: the runs that are not of a comparison.
+        traces: the runs that are not of a comparison.
     """
 
     records: tuple[Trajectory, ...]
     targets: Mapping[str, float]
     commands: tuple[str, ...] = ()
     memory: Mapping[str, float | str] = field(default_factory=dict)
-    digests: tuple[Digest, ...] = ()
+    traces: tuple[traces.Trace, ...] = ()
 
     def check(self, targets: Mapping[str, float]) -> None:
         """Raise `ValueError` unless these targets are those of the file: its curves were thinned for them."""
@@ -119,8 +119,8 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
             if name not in Point._field_defaults or any(_known(name, record) for record in thin)
         },
     }
-    if packed.digests:
-        values["digests"] = digests_to_values(packed.digests)
+    if packed.traces:
+        values["digests"] = traces.to_values(packed.traces)
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
     with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
@@ -145,7 +145,7 @@ def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
         {**before.targets, **packed.targets},
         tuple(dict.fromkeys((*before.commands, *packed.commands))),
         {**before.memory, **packed.memory},
-        before.digests,
+        before.traces,
     )
     pack(after, path)
     return after
@@ -194,8 +194,8 @@ def _from(values: dict[str, Any]) -> Packed:
                 points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
             )
         )
-    digests = digests_from_values(values["digests"]) if "digests" in values else ()
-    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], digests)
+    thinned = traces.from_values(values["digests"]) if "digests" in values else ()
+    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], thinned)
 
 
 def _known(name: str, record: Trajectory) -> bool:

@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from gradline.lab.findings.comparison import Comparison, compare
-from gradline.lab.findings.digests import Digest, digest
 from gradline.lab.findings.packed import Packed, pack, portable, unpack
 from gradline.lab.findings.query import stored
-from gradline.lab.findings.traces import POINTS
+from gradline.lab.findings.traces import POINTS, Trace, thin
 from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
 from gradline.lab.studies import Study, load
 from gradline.lab.tools.files import Report
 
+Source: TypeAlias = str | os.PathLike[str] | Sequence[Trace]
+"""A directory that a study was run into, a file that `gradline results --pack` wrote, or traces."""
 PACKED_POINTS = 120
 """Intervals of a curve in a packed file: as many as a panel of a printed figure can show."""
 COMMANDS = "commands.txt"
@@ -63,19 +65,19 @@ def _packed(source: str | os.PathLike[str], study: Study, report: Report | None)
     return packed
 
 
-def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Report | None = None) -> Iterator[Digest]:
-    """Yield each run of a source, thinned; of a directory, one run in memory at a time.
+def traces(source: Source, *, points: int = POINTS, report: Report | None = None) -> list[Trace]:
+    """Return the runs of a source, thinned; of a directory, one whole run is in memory at a time.
 
     Args:
-        source: a directory that a study was run into, or a file that `gradline results --pack` wrote.
+        source: see `Source`.
         points: intervals of the curves of a directory's runs; those of a file are as they are.
         report: receives messages about files that are not used.
     """
+    if not isinstance(source, str | os.PathLike):
+        return list(source)
     if Path(source).is_file():
-        yield from unpack(source).digests
-        return
-    for result in stored(source, report=report):
-        yield digest(result, points=points)
+        return list(unpack(source).traces)
+    return [thin(result, points=points) for result in stored(source, report=report)]
 
 
 def pack_directory(
@@ -92,19 +94,17 @@ def pack_directory(
         report: receives messages about files that are not used.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
-    found = {one.header.run.key: one for one in before.digests}
-    for one in digests(directory, points=PACKED_POINTS, report=report):
-        if not one.header.run.benchmark:
-            found[one.header.run.key] = one
+    new = traces(directory, points=PACKED_POINTS, report=report)
+    found = {one.key: one for one in (*before.traces, *new) if not one.header.run.benchmark}
     made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
-    packed = replace(before, commands=tuple(made_by), digests=tuple(found.values()))
+    packed = replace(before, commands=tuple(made_by), traces=tuple(found.values()))
     pack(packed, path)
     return packed
 
 
 def packed_keys(path: str | os.PathLike[str]) -> frozenset[str]:
     """Return the keys of the runs of a packed file that are of no comparison: they need not be made again."""
-    return frozenset(one.header.run.key for one in unpack(path).digests)
+    return frozenset(one.key for one in unpack(path).traces)
 
 
 def commands(directory: str | os.PathLike[str]) -> list[str]:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gradline.lab.figures import Entry
-    from gradline.lab.figures.traces import Trace
+    from gradline.lab.findings.traces import Trace
 
 ORDER = 7
 
@@ -53,7 +53,8 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     """
     from gradline.lab.cli.terminal import console, warn
     from gradline.lab.figures import FIGURES, save
-    from gradline.lab.figures.traces import MissingRuns, traces
+    from gradline.lab.figures.curves import MissingRuns
+    from gradline.lab.findings.reading import traces
 
     notes = console(stderr=True)
     names = [find(text, FIGURES) for text in wanted] or list(FIGURES)

@@ -89,7 +89,7 @@ def verb(
     if pack:
         from gradline.lab.findings.reading import pack_directory
 
-        _packed(pack, len(pack_directory(source, pack, report=warn).digests))
+        _packed(pack, len(pack_directory(source, pack, report=warn).traces))
         return
     frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
     if frame.empty:
