@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gradline.lab.cli.terminal import console, warn
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
@@ -51,7 +53,6 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     need no results. A figure without runs in DIR is left out; one with some of its runs says what is missing. Results
     of `gradline run compare` and `gradline run train` have figures of their own.
     """
-    from gradline.lab.cli.terminal import console, warn
     from gradline.lab.figures import FIGURES, save
     from gradline.lab.figures.curves import MissingRuns
     from gradline.lab.findings.reading import traces
