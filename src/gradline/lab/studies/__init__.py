@@ -20,6 +20,5 @@ __all__ = [
     "load",
     "plan",
     "plan_tuned",
-    "settings_of",
     "validate",
 ]
