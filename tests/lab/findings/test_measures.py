@@ -12,11 +12,9 @@ from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profi
 from gradline.lab.findings.measures import (
     Grid,
     Profile,
-    evaluations_to,
     leading,
     profile,
     rows,
-    seconds_to,
     spread,
     tabulate,
     with_grids,
@@ -41,22 +39,22 @@ def table():
 
 def test_evaluations_to_a_target_are_those_of_the_first_measurement_at_or_below_it():
     made = record("x", [5.0, 2.0, 1.0, 3.0, 0.5], thirds=[0, 4, 7, 9, 12], seconds=0.5)
-    assert evaluations_to(made, 1.0) == 7 / 3
-    assert evaluations_to(made, 0.9) == 4.0
-    assert evaluations_to(made, 0.1) == math.inf
-    assert seconds_to(made, 1.0) == 1.0
+    assert made.first("train_loss", 1.0, "evaluations", counted=True) == 7 / 3
+    assert made.first("train_loss", 0.9, "evaluations", counted=True) == 4.0
+    assert made.first("train_loss", 0.1, "evaluations", counted=True) == math.inf
+    assert made.first("train_loss", 1.0, "seconds", counted=True) == 1.0
 
 
 def test_what_comes_after_the_budget_does_not_count():
     made = record("x", [5.0, 1.0, 0.1], thirds=[0, 30, 31])  # the budget is 10 evaluations
     assert made.train_loss == 1.0
-    assert evaluations_to(made, 0.5) == math.inf
+    assert made.first("train_loss", 0.5, "evaluations", counted=True) == math.inf
 
 
 def test_a_run_that_failed_has_an_infinite_loss_but_may_have_reached_its_target():
     made = record("x", [5.0, 0.5], status=Status.FAILED)
     assert made.train_loss == math.inf
-    assert evaluations_to(made, 1.0) == 1.0
+    assert made.first("train_loss", 1.0, "evaluations", counted=True) == 1.0
 
 
 def test_nan_counts_as_infinite():

@@ -10,10 +10,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.findings.measures import Spread, spread
+from gradline.lab.findings.measures import Spread, pace, spread
 from gradline.lab.findings.training import Entry
 from gradline.lab.findings.trajectory import Trajectory, trajectory
-from gradline.lab.jobs.result import Status
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
 from gradline.lab.studies import Study, plan
@@ -22,25 +21,24 @@ from gradline.lab.tools.formatting import duration, number, percent, plural
 Array = NDArray[np.float64]
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Entry):
     """A method: its measures at the end of training, over seeds, and its cost."""
 
-    method: str
-    validation_loss: Spread
-    """Infinite where a run failed or diverged."""
-    lowest: Spread
-    """The lowest validation loss along the run, as early stopping would find it."""
-    validation_error: Spread
-    train_loss: Spread
-    seconds: float
-    """Seconds of training of one run, without measuring (the mean over seeds)."""
-    per_evaluation: float
-    """Seconds of an evaluation with the method's step, over those of Adam; NaN without runs of Adam."""
-    failures: tuple[str, ...]
-    """The reasons of runs that failed or diverged."""
-    code: str
-    """The lines that make it in a training loop."""
+    @property
+    def lowest(self) -> Spread:
+        """The lowest validation loss along the run, as early stopping would find it."""
+        losses = [[point.validation_loss for point in run.points] for run in self.runs]
+        return spread(min(filter(math.isfinite, some), default=math.inf) for some in losses)
+
+    @property
+    def clock(self) -> float:
+        """Seconds of training of one run by the clock, without measuring (the mean over seeds)."""
+        return float(np.mean([run.points[-1].seconds if run.points else 0.0 for run in self.runs]))
+
+    @property
+    def code(self) -> str:
+        """The lines that make it in a training loop."""
+        return code(METHODS[self.method])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,9 +58,8 @@ class Outcome:
     @cached_property
     def rows(self) -> list[Row]:
         """A row for each method, the lowest validation loss (of the median seed) first."""
-        adam = _pace(self._of("adam-0.001"))
-        made = [_row(method, self._of(method.name), adam) for method in self.study.methods]
-        return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
+        made = [Row(method.name, self._of(method.name)) for method in self.study.methods]
+        return sorted(made, key=lambda row: (row.loss.median, row.method))
 
     def curves(self, method: str, measure: str) -> list[tuple[Array, Array]]:
         """Return evaluations and a measure along each run of a method."""
@@ -79,7 +76,7 @@ class Outcome:
     @property
     def has_error(self) -> bool:
         """Whether there is an error beside the loss."""
-        return any(math.isfinite(row.validation_error.median) for row in self.rows)
+        return any(math.isfinite(row.error.median) for row in self.rows)
 
     @property
     def best(self) -> Row:
@@ -89,19 +86,19 @@ class Outcome:
     @property
     def sentences(self) -> list[str]:
         """What to conclude, in a few sentences."""
-        if math.isinf(self.best.validation_loss.median):
+        if math.isinf(self.best.loss.median):
             return ["Every method failed or diverged."]
         seeds = len(self.study.seeds)
-        said = [f"Lowest validation loss: {self.best.method}, {number(self.best.validation_loss.median)}."]
+        said = [f"Lowest validation loss: {self.best.method}, {number(self.best.loss.median)}."]
         ours = next((row for row in self.rows if _is_angle(METHODS[row.method])), None)
         if ours is not None and ours is not self.best:
-            said.append(f"{ours.method}, which has no learning rate: {number(ours.validation_loss.median)}.")
+            said.append(f"{ours.method}, which has no learning rate: {number(ours.loss.median)}.")
         for family, rows in self._grids().items():
-            total = sum(row.seconds for row in rows)
-            compared = f", against {duration(ours.seconds)} of {ours.method}" if ours is not None else ""
+            total = sum(row.clock for row in rows)
+            compared = f", against {duration(ours.clock)} of {ours.method}" if ours is not None else ""
             said.append(
                 f"The best of {plural(len(rows), 'learning rate')} of {family} is {rows[0].method}, "
-                f"{number(rows[0].validation_loss.median)}; trying them all took {duration(total)}{compared}."
+                f"{number(rows[0].loss.median)}; trying them all took {duration(total)}{compared}."
             )
         if seeds == 1:
             said.append("One run of each method: small differences are chance (3 seeds show how much).")
@@ -125,18 +122,17 @@ class Outcome:
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the table as text: its header and its rows."""
+        adam = pace(self._of("adam-0.001"))
         error = ["validation error %"] if self.has_error else []
         header = ["method", "validation loss", "lowest", *error, "train loss", "time", "× Adam"]
         rows = []
         for row in self.rows:
-            errors = [percent(row.validation_error.median)] if self.has_error else []
-            loss, lowest = _text(row.validation_loss), number(row.lowest.median)
-            pace = "-" if math.isnan(row.per_evaluation) else f"{row.per_evaluation:.2f}"
-            rows.append(
-                [row.method, loss, lowest, *errors, number(row.train_loss.median), duration(row.seconds), pace]
-                if not row.failures
-                else [row.method, row.failures[0], lowest, *errors, "-", duration(row.seconds), pace]
-            )
+            errors = [percent(row.error.median)] if self.has_error else []
+            loss, lowest = _text(row.loss), number(row.lowest.median)
+            cost = pace(row.runs) / adam
+            times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
+            ends = (row.failures[0], "-") if row.failures else (loss, number(row.train_loss.median))
+            rows.append([row.method, ends[0], lowest, *errors, ends[1], *times])
         return header, rows
 
     def __str__(self) -> str:
@@ -177,28 +173,6 @@ def code(method: Method) -> str:
 
 def _is_angle(method: Method) -> bool:
     return isinstance(method, SearchMethod) and type(method.search).__name__ == "Angle"
-
-
-def _row(method: Method, runs: tuple[Trajectory, ...], adam: float) -> Row:
-    entry = Entry(method.name, runs)
-    losses = [[point.validation_loss for point in run.points] for run in runs]
-    return Row(
-        method=method.name,
-        validation_loss=entry.loss,
-        lowest=spread(min(filter(math.isfinite, some), default=math.inf) for some in losses),
-        validation_error=entry.error,
-        train_loss=entry.train_loss,
-        seconds=float(np.mean([run.points[-1].seconds if run.points else 0.0 for run in runs])),
-        per_evaluation=_pace(runs) / adam,
-        failures=tuple(run.reason or "diverged" for run in runs if run.status is not Status.DONE),
-        code=code(method),
-    )
-
-
-def _pace(runs: tuple[Trajectory, ...]) -> float:
-    """Return processor seconds of an evaluation, the median over runs; NaN if there are none."""
-    ends = [run.points[-1] for run in runs if run.points and run.points[-1].evaluations > 0]
-    return float(np.median([end.cpu_seconds / end.evaluations for end in ends])) if ends else math.nan
 
 
 def _text(found: Spread) -> str:

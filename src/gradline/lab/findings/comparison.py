@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings import measures
-from gradline.lab.findings.measures import Grid, Row, Table, leading, profile, spread
+from gradline.lab.findings.measures import Grid, Row, Table, final_loss, leading, profile
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import GROUPS, METHODS, Peer
@@ -257,10 +257,7 @@ def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Ar
     """
     made = np.full((len(methods), len(settings)), math.nan)
     for place, setting in enumerate(settings):
-        finals = {
-            name: math.log10(max(spread(record.train_loss for record in records).median, FLOOR))
-            for name, records in table[setting].items()
-        }
+        finals = {name: math.log10(max(final_loss(records), FLOOR)) for name, records in table[setting].items()}
         best = min(finals.values(), default=math.inf)
         for line, name in enumerate(methods):
             if name in finals:

@@ -16,9 +16,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.findings.measures import Spread, spread
+from gradline.lab.findings.measures import Spread, failures, spread
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Status
 from gradline.lab.studies import Setting, Study
 from gradline.lab.studies.tuning import lowest
 
@@ -52,7 +51,7 @@ class Entry:
 
     def by_seed(self, name: str) -> dict[int, float]:
         """Return a measure at the end of each run, by seed; infinite where the run failed or the value is NaN."""
-        return {run.seed: _final(run, name) for run in self.runs}
+        return {run.seed: run.final(name) for run in self.runs}
 
     @cached_property
     def losses(self) -> dict[int, float]:
@@ -93,9 +92,9 @@ class Entry:
         return sum(run.points[-1].cpu_seconds for run in self.candidates if run.points)
 
     @property
-    def failures(self) -> int:
-        """Runs that failed or diverged."""
-        return sum(run.status is not Status.DONE for run in self.runs)
+    def failures(self) -> tuple[str, ...]:
+        """The reasons of runs that failed or diverged."""
+        return failures(self.runs)
 
     @property
     def at_edge(self) -> bool:
@@ -108,16 +107,7 @@ class Entry:
 
     def seconds_to(self, target: float) -> float:
         """Return the median seed's processor seconds until a measured validation loss is at most the target."""
-        return spread(
-            next((point.cpu_seconds for point in run.points if point.validation_loss <= target), math.inf)
-            for run in self.runs
-        ).median
-
-
-def _final(run: Trajectory, name: str = "validation_loss") -> float:
-    """Return a measure at the end of a run; infinite where the run failed or the value is NaN."""
-    found = getattr(run.points[-1], name) if run.status is Status.DONE and run.points else math.inf
-    return math.inf if math.isnan(found) else float(found)
+        return spread(run.first("validation_loss", target, "cpu_seconds") for run in self.runs).median
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +128,7 @@ class Case:
     def tuned(self) -> Entry | None:
         """The tuned method with the lowest validation loss on the tuning seed: what one gets by tuning."""
         losses = {
-            entry.method: min((_final(run) for run in entry.candidates), default=math.inf)
+            entry.method: min((run.final("validation_loss") for run in entry.candidates), default=math.inf)
             for entry in self.entries.values()
             if entry.chosen is not None
         }
@@ -290,7 +280,7 @@ def _entries(known: dict[str, list[Trajectory]], study: Study) -> dict[str, Entr
     for name, candidates, others in study.tuned:
         names = [method.name for method in candidates + others]
         tuning = tuple(run for one in names for run in known.get(one, ()) if run.seed == study.tuning_seed)
-        chosen = lowest({run.method: _final(run) for run in tuning})
+        chosen = lowest({run.method: run.final("validation_loss") for run in tuning})
         runs = tuple(run for run in known.get(chosen or "", ()) if run.seed in study.seeds)
         if runs:
             entries[name] = Entry(name, runs, chosen, tuning)

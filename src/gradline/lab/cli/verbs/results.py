@@ -281,6 +281,6 @@ def _entry(entry: Entry) -> list[str]:
         number(entry.train_loss.median),
         f"{entry.seconds:.1f}",
         f"{entry.tuning_seconds:.0f}" if entry.candidates else "-",
-        f"[red]{entry.failures}[/]" if entry.failures else "-",
+        f"[red]{len(entry.failures)}[/]" if entry.failures else "-",
         f"{entry.chosen} of {len(entry.candidates)}" if entry.chosen else "",
     ]
