@@ -36,12 +36,7 @@ def _batches(run: Run, samples: int, purpose: Purpose, size: int, *, repetition:
 
 
 def ends_in_stall(run: Run, samples: int) -> bool:
-    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory.
-
-    Args:
-        run: the run.
-        samples: how many there are to train on.
-    """
+    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory."""
     batches = probe_batches(run, samples), direction_batches(run, samples)
     return lockstep_accepts(run) and all(source is None or source.whole for source in batches)
 
@@ -57,9 +52,7 @@ def stuck(record: Record[Any, Any]) -> bool:
 def check_variances(run: Run, samples: int | None) -> None:
     """Raise a `ValueError` for a run whose search needs variances and whose batches have none.
 
-    Args:
-        run: the run.
-        samples: the number of training samples; `None`: its problem has it.
+    Without a number of training samples that of its problem is taken.
     """
     if isinstance(run.method, SearchMethod) and observes(run.method.search) is Moments:
         samples = run.problem.samples if samples is None else samples

@@ -88,12 +88,7 @@ class Entry:
         return self.title if self.name.startswith("study_") else f"{self.label.capitalize()}. {self.title}"
 
     def drawings(self, data: Any, **options: Any) -> dict[str, Figure]:
-        """Return all drawings of some data by names for files.
-
-        Args:
-            data: what `data` returned.
-            **options: of `draw`.
-        """
+        """Return all drawings of what `data` returned, by names for files; the options are those of `draw`."""
         return {
             f"{self.name}_{part}" if part else self.name: self.draw(some, **options)
             for part, some in self.parts(data).items()

@@ -56,11 +56,7 @@ class Heat:
 
 
 def heat_data(comparison: Comparison) -> Heat:
-    """All methods on all settings.
-
-    Args:
-        comparison: the records.
-    """
+    """Return how far every method is behind the best one in every setting."""
     settings = sorted(comparison.settings, key=lambda setting: setting.held_out)
     scores = comparison.scores()
     methods = tuple(score.method for score in scores)

@@ -119,13 +119,7 @@ def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
 
 
 def apart(values: Sequence[float], gap: float, top: float) -> list[float]:
-    """Values in rising order, moved as little as it takes to be so far apart, between 0 and the top.
-
-    Args:
-        values: in rising order.
-        gap: between two of them, at least.
-        top: of all.
-    """
+    """Return values in rising order, moved as little as it takes to be a gap apart, between 0 and the top."""
     # Less their places, values must only not fall: those that do share their mean.
     shares: list[tuple[float, int]] = []
     for place, value in enumerate(values):

@@ -58,13 +58,7 @@ class Data:
 
 @threads()
 def data(*, training: int = 200, points: int = 51, updates: int = 12) -> Data:
-    """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane.
-
-    Args:
-        training: evaluations of GOLS-I that find the centre of the plane.
-        points: of the grid, along each axis.
-        updates: of each method.
-    """
+    """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane."""
     import torch
 
     import gradline

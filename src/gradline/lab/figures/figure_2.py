@@ -50,12 +50,7 @@ class Data:
 
 @threads()
 def data(*, training: int = 200, points: int = 41) -> Data:
-    """Evaluate the loss of a trained Iris network on a plane.
-
-    Args:
-        training: full-batch evaluations of GOLS-I before.
-        points: of the grid, along each axis.
-    """
+    """Evaluate the loss of a trained Iris network on a plane."""
     from gradline import landscape
 
     model, loss, samples = iris(training=training)

@@ -55,12 +55,7 @@ class Data:
 
 @threads()
 def data(*, points: int = 100, spacing: float = 0.002) -> Data:
-    """Walk along -∇L of the network; the samples are dealt into four mini-batches at random.
-
-    Args:
-        points: how many steps.
-        spacing: between two steps.
-    """
+    """Walk along -∇L of the network; the samples are dealt into four mini-batches at random."""
     from gradline import landscape
 
     rng = np.random.default_rng(0)

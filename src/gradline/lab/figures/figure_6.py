@@ -50,15 +50,7 @@ def data(
     spacing: float = 0.002,
     order: int = 0,
 ) -> Data:
-    """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step.
-
-    Args:
-        batch_sizes: samples in a mini-batch.
-        repeats: walks for each size.
-        points: how many steps.
-        spacing: between two steps.
-        order: the seed of the mini-batches.
-    """
+    """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step."""
     from gradline import landscape
 
     model, loss, samples = iris()

@@ -55,11 +55,7 @@ class Data:
 
 @threads()
 def data(*, batch_size: int = 50) -> Data:
-    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind.
-
-    Args:
-        batch_size: samples in a mini-batch.
-    """
+    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind."""
     import torch
 
     import gradline

@@ -43,11 +43,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def settings(inks: Inks = LIGHT) -> Any:
-    """Return the matplotlib settings of all figures as a context manager.
-
-    Args:
-        inks: of the page.
-    """
+    """Return the matplotlib settings of all figures as a context manager."""
     page = {"figure.facecolor": inks.page, "savefig.facecolor": inks.page, "axes3d.xaxis.panecolor": "none"}
     page |= {"axes3d.yaxis.panecolor": "none", "axes3d.zaxis.panecolor": "none", "grid.color": inks.faint}
     return matplotlib("").rc_context({**inks.rc, **SETTINGS, **page})

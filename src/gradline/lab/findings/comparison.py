@@ -112,12 +112,7 @@ class Comparison:
         return measures.rows(self.table, self.targets, units)
 
     def names(self, *, size: str | None = None, held_out: bool | None = None) -> tuple[str, ...]:
-        """Return the names of settings.
-
-        Args:
-            size: one of `SIZES`; `None`: all.
-            held_out: only of problems that are held out, or only of those that are not; `None`: all.
-        """
+        """Return the names of settings, perhaps only of one of `SIZES`, or of problems that are held out or are not."""
         return tuple(
             setting.name
             for setting in self.settings
@@ -129,11 +124,7 @@ class Comparison:
         return {name: self.table[name] for name in settings}
 
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:
-        """Return the scores of methods over settings on which all of them were run, the best first.
-
-        Args:
-            settings: which of them; `None`: all.
-        """
+        """Return the scores of methods over those (of some) settings on which all of them were run, the best first."""
         table = self.part(self.table if settings is None else settings)
         usual, worst = profile(table, self.targets), profile(table, self.targets, worst=True)
         behind = decades(table, usual.methods, usual.settings).clip(max=LIMIT)
@@ -152,12 +143,7 @@ class Comparison:
         return [name for name in dict.fromkeys(row.method for row in self.rows) if name not in grids]
 
     def beaten(self, method: str, by: Iterable[str]) -> dict[str, list[str]]:
-        """Return by setting the methods whose seeds all end lower than every seed of a method.
-
-        Args:
-            method: which.
-            by: the others that count.
-        """
+        """Return by setting which of some methods have all their seeds end lower than every seed of a method."""
         others, found = set(by) - {method}, {}
         for setting in self.table:
             spreads = {row.method: row.train_loss for row in self.rows if row.setting == setting}
@@ -200,12 +186,7 @@ class Comparison:
 
 
 def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
-    """Return the comparison of a study's runs: those with its budget, or else the largest there is.
-
-    Args:
-        records: from a store or a packed file, these and perhaps others.
-        study: which settings, and what is to be reached.
-    """
+    """Return the comparison of a study's runs: those with its budget, or else the largest there is."""
     found: dict[str, list[Trajectory]] = {}
     wanted = {setting.name: setting for setting in study.settings}
     for record in records:
@@ -248,12 +229,8 @@ def _sizes(settings: Sequence[Setting]) -> dict[str, str]:
 def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:
     """Return methods × settings: log10 of the median seed's final training loss over the lowest of all methods.
 
-    Infinite where the median seed failed, NaN where there are no runs, and nothing is negative.
-
-    Args:
-        table: the records.
-        methods: which, of those in the table. The lowest loss is that of all, these or not.
-        settings: which.
+    Infinite where the median seed failed, NaN where there are no runs, and nothing is negative. The lowest loss is
+    that of all methods in the table, these or not.
     """
     made = np.full((len(methods), len(settings)), math.nan)
     for place, setting in enumerate(settings):

@@ -101,10 +101,6 @@ def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
     costs to find is not counted, so it is what a perfect tuner would have got.
-
-    Args:
-        table: the records.
-        grids: the methods that are points of a grid.
     """
     made: Table = {}
     for setting, methods in table.items():
@@ -121,13 +117,7 @@ def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
 
 
 def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list[Row]:
-    """Return a row for each method on each setting, the lowest median training loss first.
-
-    Args:
-        table: the records.
-        targets: the training loss to be reached, of each setting.
-        sgd: the methods whose steps are the unit of cost.
-    """
+    """Return a row for each method on each setting, the lowest median loss first; costs are over those of `sgd`."""
     units = set(sgd)
     made = []
     for setting, methods in table.items():
@@ -198,13 +188,7 @@ class Profile:
 
 
 def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
-    """Return the methods that a figure shows: some always, then those most often near the best.
-
-    Args:
-        found: the profiles of all.
-        always: those that are shown whatever they do; names that are not in the profiles are passed over.
-        count: how many are shown, if there are so many.
-    """
+    """Return the methods that a figure shows: some always, if they are there, then those most often near the best."""
     chosen = [name for name in always if name in found.methods]
     near, far = found.share(2.0), found.share(10.0)
     rest = sorted(set(found.methods) - set(chosen), key=lambda name: (-near[name] - far[name], name))
@@ -212,13 +196,7 @@ def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
 
 
 def profile(table: Table, targets: Mapping[str, float], *, worst: bool = False) -> Profile:
-    """Return the profiles of all methods, over the settings on which all of them were run.
-
-    Args:
-        table: the records.
-        targets: the training loss to be reached, of each setting.
-        worst: take a method's worst seed on each setting, not its median one.
-    """
+    """Return the profiles of all methods, over the settings on which all of them were run; of median or worst seeds."""
     methods = list(dict.fromkeys(name for of_setting in table.values() for name in of_setting))
     settings = [setting for setting, known in table.items() if all(name in known for name in methods)]
     costs = np.full((len(methods), len(settings)), math.inf)

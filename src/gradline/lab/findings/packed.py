@@ -84,12 +84,7 @@ class Packed:
 
 
 def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
-    """Write a packed file, whole or not at all, and return its path.
-
-    Args:
-        packed: what it shall hold.
-        path: the file.
-    """
+    """Write a packed file, whole or not at all, and return its path."""
     path = Path(path)
     records = sorted(packed.records, key=_order)
     thin = [thinned(record, packed.targets.get(record.setting, -math.inf)) for record in records]
@@ -132,10 +127,6 @@ def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
     """Add runs of a comparison to a packed file, which need not exist; return what it then holds.
 
     A run of the file is replaced by one of the same problem, batch size, budget, method and seed.
-
-    Args:
-        packed: the runs, with the commands that made them.
-        path: the file.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     before.check(packed.targets)
@@ -155,9 +146,6 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
     """Read a packed file.
 
     Raises `Damaged` if it is none, and `OSError` if it cannot be read at all.
-
-    Args:
-        path: the file.
     """
     content = Path(path).read_bytes()
     try:
@@ -221,12 +209,7 @@ def _order(record: Trajectory) -> tuple[Any, ...]:
 
 
 def thinned(record: Trajectory, target: float) -> Trajectory:
-    """Return a record with fewer points and shorter numbers; all its measures are the same.
-
-    Args:
-        record: the record.
-        target: the training loss to be reached.
-    """
+    """Return a record with fewer points and shorter numbers; its measures and those of its target stay."""
     points = record.points
     # Losses are read from the last point that counts, costs from the last of all. Those keep all their digits.
     read = {len(record.counted) - 1, len(points) - 1, _reached(points, target)}
@@ -265,11 +248,7 @@ def shorter(value: float, target: float | None = None, *, digits: int = DIGITS) 
 
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:
-    """Commands without what belongs to one machine: directories, processes; each one once.
-
-    Args:
-        commands: lines of a `commands.txt`.
-    """
+    """Return the commands of a `commands.txt` without what belongs to one machine, each once."""
     return tuple(dict.fromkeys(shlex.join(_portable(shlex.split(command))) for command in commands))
 
 

@@ -28,13 +28,7 @@ COMMANDS = "commands.txt"
 def read(
     source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
 ) -> tuple[Packed, Comparison]:
-    """Return the runs of a comparison, and their comparison.
-
-    Args:
-        source: a directory that `gradline run compare` wrote to, or a file that `gradline results --pack` wrote.
-        study: which settings, and what is to be reached; `None`: the study `compare`.
-        report: receives messages about files that are not used.
-    """
+    """Return the runs of the study `compare`, or of one like it, and their comparison."""
     chosen = study or load("compare")
     packed = _packed(source, chosen, report)
     return packed, compare(packed.records, chosen)
@@ -43,13 +37,7 @@ def read(
 def read_training(
     source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
 ) -> tuple[Packed, Training]:
-    """Return the runs of a study that tunes methods, and its cases.
-
-    Args:
-        source: a directory that `gradline run train` wrote to, or a file that `gradline results --pack` wrote.
-        study: which settings and methods; `None`: the study `train`.
-        report: receives messages about files that are not used.
-    """
+    """Return the runs of the study `train`, or of one like it, which tunes methods, and its cases."""
     chosen = study or load("train")
     packed = _packed(source, chosen, report)
     return packed, trained(packed.records, chosen)
@@ -68,10 +56,7 @@ def _packed(source: str | os.PathLike[str], study: Study, report: Report | None)
 def traces(source: Source, *, points: int = POINTS, report: Report | None = None) -> list[Trace]:
     """Return the runs of a source, thinned; of a directory, one whole run is in memory at a time.
 
-    Args:
-        source: see `Source`.
-        points: intervals of the curves of a directory's runs; those of a file are as they are.
-        report: receives messages about files that are not used.
+    The number of points is that of a directory's runs; the curves of a file are as they are.
     """
     if not isinstance(source, str | os.PathLike):
         return list(source)

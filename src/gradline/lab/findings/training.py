@@ -244,12 +244,7 @@ def interval(logarithms: NDArray[np.float64], clusters: Sequence[str]) -> tuple[
 
 
 def trained(records: Iterable[Trajectory], study: Study) -> Training:
-    """Sort runs into the cases of a study: those with its budgets, or else with the largest there is.
-
-    Args:
-        records: from a store or a packed file, these and perhaps others.
-        study: which settings and methods.
-    """
+    """Sort runs into the cases of a study: those with its budgets, or else with the largest there is."""
     found: dict[tuple[str, int], dict[int, dict[str, list[Trajectory]]]] = {}
     for record in sorted(records, key=lambda record: record.seed):
         of_setting = found.setdefault((record.setting, record.revision), {})

@@ -86,13 +86,10 @@ class Trajectory:
         return _known(self.points[-1] if self.status is Status.DONE and self.points else None, name)
 
     def first(self, name: str, target: float, unit: str, *, counted: bool = False) -> float:
-        """Return evaluations or seconds when a measure is first at or below a target; infinite if it never is.
+        """Return evaluations, seconds or cpu_seconds when a measure is first at or below a target; infinite if it
+        never is.
 
-        Args:
-            name: the measure.
-            target: its target.
-            unit: "evaluations", "seconds" or "cpu_seconds".
-            counted: within the budget.
+        `counted`: within the budget.
         """
         points = self.counted if counted else self.points
         return next((getattr(point, unit) for point in points if getattr(point, name) <= target), math.inf)

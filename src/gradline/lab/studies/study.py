@@ -131,12 +131,7 @@ def plan(study: Study) -> list[Run]:
 
 
 def plan_tuned(study: Study, choose: Callable[[Setting, Tuned], Method | None]) -> list[Run]:
-    """Return the runs of the chosen methods.
-
-    Args:
-        study: the study.
-        choose: returns the chosen candidate for a setting; `None`: there is none yet.
-    """
+    """Return the runs of the candidates that `choose` chooses for settings; `None`: there is none yet."""
     runs: dict[str, Run] = {}
     for setting, tuned in itertools.product(settings_of(study), study.tuned):
         if (method := choose(setting, tuned)) is not None:
