@@ -83,10 +83,7 @@ def draw_heat(data: Heat, inks: Inks = LIGHT) -> Figure:
             shown = axis.pcolormesh(
                 [x, x + 1], np.arange(len(data.methods) + 1), column, norm=norm, cmap=shades.reversed(), rasterized=True
             )
-        for mark, which, colour in (
-            ("x", np.isposinf(data.behind), "white"),
-            ("o", data.behind == 0.0, "black"),
-        ):
+        for mark, which, colour in (("x", np.isposinf(data.behind), "white"), ("o", data.behind == 0.0, "black")):
             lines, places = np.nonzero(which)
             axis.plot(left[places] + 0.5, lines + 0.5, mark, color=colour, markersize=4.2)
         _name_rows(axis, data, float(left[-1]) + 1.0, inks)

@@ -43,12 +43,7 @@ class Data:
 
 @threads()
 def data(
-    *,
-    batch_sizes: Sequence[int] = SIZES,
-    repeats: int = 100,
-    points: int = 100,
-    spacing: float = 0.002,
-    order: int = 0,
+    *, batch_sizes: Sequence[int] = SIZES, repeats: int = 100, points: int = 100, spacing: float = 0.002, order: int = 0
 ) -> Data:
     """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step."""
     from gradline import landscape

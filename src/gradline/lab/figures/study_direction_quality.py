@@ -55,12 +55,7 @@ def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
                     middles.append((size, *(np.quantile(angles, [0.5, 0.25, 0.75]) if angles.size else [np.nan] * 3)))
             x, middle, low, high = np.array(middles).T
             below.errorbar(
-                *(x, middle),
-                yerr=[middle - low, high - middle],
-                color=inks.text,
-                marker="o",
-                capsize=3,
-                linewidth=1.0,
+                *(x, middle), yerr=[middle - low, high - middle], color=inks.text, marker="o", capsize=3, linewidth=1.0
             )
             below.set_xscale("log")
             below.set_xticks(x, [f"{size:.0f}" for size in x])

@@ -156,28 +156,6 @@ def claims(runs: pd.DataFrame) -> list[Verdict]:
     return verdicts
 
 
-def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
-    """Return a table with a row for each part."""
-    words = {True: "yes", False: "no", None: "not run"}
-    return pd.DataFrame(
-        [
-            {
-                "claim": verdict.number,
-                "text": verdict.claim,
-                "verdict": verdict.verdict,
-                "part": part.statement,
-                "paper": part.paper,
-                "holds": words[part.holds],
-                "seen": part.seen,
-                "runs": part.runs,
-                "short": part.short,
-            }
-            for verdict in verdicts
-            for part in verdict.parts
-        ]
-    )
-
-
 def spread(values: pd.Series) -> str:
     """Return the median of some numbers and, of several, their range, as text."""
     numbers = values.astype("float64").to_numpy()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from gradline.lab.findings.measures import Spread, failures, spread
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.studies import Setting, Study
-from gradline.lab.studies.tuning import lowest
+from gradline.lab.studies.running import lowest
 
 OURS = "angle"
 """The method that questions are asked about."""

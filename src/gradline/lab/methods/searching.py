@@ -217,8 +217,5 @@ OWN = (
     SearchMethod("prls", searches.Prls()),
 )
 """What stands for gradline in comparisons."""
-OTHERS = (
-    *_with_defaults(),
-    *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)),
-)
+OTHERS = (*_with_defaults(), *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)))
 """Every other search, with its default settings."""

@@ -101,11 +101,7 @@ def criterion(problem: Network) -> Criterion:
         problem.activation,
     )
     if problem.loss is Loss.BCE:
-        return Criterion(
-            _bce_values,
-            lambda z, y, units: torch.sigmoid(z).sub_(y),
-            True,
-        )
+        return Criterion(_bce_values, lambda z, y, units: torch.sigmoid(z).sub_(y), True)
     return Criterion(published_values, published_deltas, False)
 
 

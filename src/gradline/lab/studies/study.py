@@ -83,7 +83,7 @@ class Study:
         settings: problems with their batch sizes and budgets one by one, in the place of `batch_sizes`, `budget` and
             `record_every`.
         tuned: methods to choose from. Each candidate has one run for each setting, on the tuning seed; the chosen one
-            has a run for each of `seeds` (see `gradline.lab.studies.tuning`).
+            has a run for each of `seeds` (see `gradline.lab.studies.running`).
         tuning_seed: the seed of these choices, which is none of `seeds`.
     """
 

@@ -52,13 +52,7 @@ HALF = 12
 @click.option("--study", metavar="FILE", help="A study that defines the problem or the method.")
 @data_option
 def verb(
-    problem: str,
-    method: str,
-    batch_size: int,
-    seed: int,
-    iteration: tuple[int, ...],
-    sampling: str,
-    study: str | None,
+    problem: str, method: str, batch_size: int, seed: int, iteration: tuple[int, ...], sampling: str, study: str | None
 ) -> None:
     """Show a search probe by probe: each step, what was observed there, and why the search ended.
 

@@ -28,6 +28,7 @@ from gradline.lab.jobs.result import Measurements, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
 from gradline.lab.problems.networks import Data
+from gradline.searches.arguments import require
 
 NAME = "lockstep"
 VERSION = 3
@@ -51,6 +52,9 @@ class Lockstep:
     accepts = staticmethod(lockstep_accepts)
 
     def __init__(self, runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = None) -> None:
+        for run in runs:
+            reason = "it observes slopes, values, and moments at origins"
+            require(lockstep_accepts(run), "runs", "ones that lock-step can make", reason, run.method.described)
         self._layers = Layers(_network(runs[0]), data)
         self._measures = Measures(self._layers)
         self._done: list[tuple[Row, float]] = []
