@@ -267,7 +267,7 @@ def test_a_method_that_fails_says_why(file):
     )
     file.write_text(source)
     found = gradline.lab.compare(file, "out", budget=30, methods=["adam-1", "adam-0.001"], **QUIET)
-    assert all(math.isinf(row.loss.median) or row.loss.median >= 0 for row in found.rows)
+    assert all(math.isinf(row.validation_loss.median) or row.validation_loss.median >= 0 for row in found.rows)
     assert len(found.sentences) >= 1
 
 

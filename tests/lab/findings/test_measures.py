@@ -136,15 +136,15 @@ def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(
 
 
 def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(table):
-    (only,) = profile_data(table, TARGETS, ["a"]).outlines
-    np.testing.assert_array_equal(only.ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
+    ((ratios, _),) = profile_data(table, TARGETS, ["a"]).corners.values()
+    np.testing.assert_array_equal(ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
 
 
 def test_the_figure_of_profiles_has_the_profiles(table):
     data = profile_data(table, TARGETS)
-    outlines = {outline.method: outline for outline in data.outlines}
-    np.testing.assert_array_equal(outlines["a"].ratios, [1, 1, 4, FARTHEST])
-    np.testing.assert_allclose(outlines["a"].shares, [0, 1 / 3, 2 / 3, 2 / 3])
+    ratios, shares = data.corners["a"]
+    np.testing.assert_array_equal(ratios, [1, 1, 4, FARTHEST])
+    np.testing.assert_allclose(shares, [0, 1 / 3, 2 / 3, 2 / 3])
     figure = draw_profile(data)
     assert [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"] == [
         "a",

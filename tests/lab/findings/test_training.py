@@ -75,7 +75,7 @@ def test_what_is_reported_is_what_the_tuning_seed_chose():
     entry = case.entries["adamw-tuned"]
     assert case.tuned is entry
     assert entry.chosen == "adamw-cosine-0.003"
-    assert entry.loss == (1.0, 1.0, 1.0)
+    assert entry.validation_loss == (1.0, 1.0, 1.0)
     assert len(entry.candidates) == 3
     assert entry.tuning_seconds == 30.0
     assert not entry.at_edge

@@ -59,7 +59,7 @@ class Outcome:
     def rows(self) -> list[Row]:
         """A row for each method, the lowest validation loss (of the median seed) first."""
         made = [Row(method.name, self._of(method.name)) for method in self.study.methods]
-        return sorted(made, key=lambda row: (row.loss.median, row.method))
+        return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
 
     def curves(self, method: str, measure: str) -> list[tuple[Array, Array]]:
         """Return evaluations and a measure along each run of a method."""
@@ -76,7 +76,7 @@ class Outcome:
     @property
     def has_error(self) -> bool:
         """Whether there is an error beside the loss."""
-        return any(math.isfinite(row.error.median) for row in self.rows)
+        return any(math.isfinite(row.validation_error.median) for row in self.rows)
 
     @property
     def best(self) -> Row:
@@ -86,19 +86,19 @@ class Outcome:
     @property
     def sentences(self) -> list[str]:
         """What to conclude, in a few sentences."""
-        if math.isinf(self.best.loss.median):
+        if math.isinf(self.best.validation_loss.median):
             return ["Every method failed or diverged."]
         seeds = len(self.study.seeds)
-        said = [f"Lowest validation loss: {self.best.method}, {number(self.best.loss.median)}."]
+        said = [f"Lowest validation loss: {self.best.method}, {number(self.best.validation_loss.median)}."]
         ours = next((row for row in self.rows if _is_angle(METHODS[row.method])), None)
         if ours is not None and ours is not self.best:
-            said.append(f"{ours.method}, which has no learning rate: {number(ours.loss.median)}.")
+            said.append(f"{ours.method}, which has no learning rate: {number(ours.validation_loss.median)}.")
         for family, rows in self._grids().items():
             total = sum(row.clock for row in rows)
             compared = f", against {duration(ours.clock)} of {ours.method}" if ours is not None else ""
             said.append(
                 f"The best of {plural(len(rows), 'learning rate')} of {family} is {rows[0].method}, "
-                f"{number(rows[0].loss.median)}; trying them all took {duration(total)}{compared}."
+                f"{number(rows[0].validation_loss.median)}; trying them all took {duration(total)}{compared}."
             )
         if seeds == 1:
             said.append("One run of each method: small differences are chance (3 seeds show how much).")
@@ -127,11 +127,11 @@ class Outcome:
         header = ["method", "validation loss", "lowest", *error, "train loss", "time", "× Adam"]
         rows = []
         for row in self.rows:
-            errors = [percent(row.error.median)] if self.has_error else []
-            loss, lowest = _text(row.loss), number(row.lowest.median)
+            errors = [percent(row.validation_error.median)] if self.has_error else []
+            loss, lowest = _text(row.validation_loss), number(row.lowest.median)
             cost = pace(row.runs) / adam
             times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
-            ends = (row.failures[0], "-") if row.failures else (loss, number(row.train_loss.median))
+            ends = (row.failures[0], "-") if row.failures else (loss, number(row.final("train_loss").median))
             rows.append([row.method, ends[0], lowest, *errors, ends[1], *times])
         return header, rows
 

@@ -13,6 +13,7 @@ from gradline.lab.figures import style
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import Comparison, decades
+from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
@@ -32,22 +33,13 @@ GAP = 0.45
 """Between problems, in cells; between those for tuning and those held out there are two."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A setting: its problem, batch size, and whether the problem is held out."""
-
-    problem: str
-    batch_size: int
-    held_out: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Heat:
     """The numbers of the picture: methods × settings."""
 
     methods: tuple[str, ...]
     """The best first."""
-    columns: tuple[Column, ...]
+    columns: tuple[Setting, ...]
     """Problems for tuning first, then those that are held out."""
     behind: Array
     """Decades behind the best; infinite: failed, NaN: not run."""
@@ -62,7 +54,7 @@ def heat_data(comparison: Comparison) -> Heat:
     methods = tuple(score.method for score in scores)
     return Heat(
         methods,
-        tuple(Column(setting.problem.name, setting.batch_size, setting.held_out) for setting in settings),
+        tuple(settings),
         decades(comparison.table, methods, [setting.name for setting in settings]),
         np.array([score.behind for score in scores]),
     )
@@ -135,8 +127,8 @@ def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
             _above(axis, words, (left[own[0]] + left[own[-1]] + 1.0) / 2, RULE + 26.0, fontweight="bold")
     transforms = style.matplotlib("transforms")
     rule = transforms.offset_copy(axis.get_xaxis_transform(), axis.get_figure(), y=RULE, units="points")
-    for problem in dict.fromkeys(column.problem for column in data.columns):
-        own = [place for place, column in enumerate(data.columns) if column.problem == problem]
+    for problem in dict.fromkeys(column.problem.name for column in data.columns):
+        own = [place for place, column in enumerate(data.columns) if column.problem.name == problem]
         first, last = left[own[0]], left[own[-1]] + 1.0
         axis.plot([first + 0.1, last - 0.1], [1.0, 1.0], color=inks.faint, linewidth=0.8, clip_on=False, transform=rule)
         text = "\n".join(plain(problem).split("-", 1))

@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,67 +46,48 @@ def drawings(known: Comparison) -> dict[str, Callable[..., Figure]]:
     return {"heat": partial(draw_heat, heat_data(known)), "profile": partial(draw_profile, profiles)}
 
 
-@dataclass(frozen=True, eq=False)
-class Outline:
-    """A performance profile as it is drawn: corners of steps."""
+class Outlines(NamedTuple):
+    """Performance profiles as they are drawn: corners of each method's steps, ratios and shares; and the settings."""
 
-    method: str
-    ratios: Array
-    shares: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Outlines:
-    """The numbers of the figure of profiles."""
-
-    outlines: tuple[Outline, ...]
+    corners: dict[str, tuple[Array, Array]]
     settings: tuple[str, ...]
 
 
 def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
-    """The profiles of methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
+    """Return the profiles of some methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
 
-    Args:
-        table: the records.
-        targets: the training loss to be reached, of each setting.
-        shown: the methods to draw; `None`: all. The best one of a setting is the best of all, drawn or not.
+    The best one of a setting is the best of all methods, drawn or not.
     """
     found: Profile = profile(table, targets)
-    outlines = []
+    corners = {}
     for method in found.methods if shown is None else shown:
         ratios, shares = found.steps(method)
         seen = ratios <= FARTHEST
         last = float(shares[seen][-1]) if seen.any() else 0.0
-        outlines.append(Outline(method, np.array([1.0, *ratios[seen], FARTHEST]), np.array([0.0, *shares[seen], last])))
-    return Outlines(tuple(outlines), found.settings)
+        corners[method] = np.array([1.0, *ratios[seen], FARTHEST]), np.array([0.0, *shares[seen], last])
+    return Outlines(corners, found.settings)
 
 
 def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
     """One panel: a step line for each method, with its name at the right end, the highest first."""
-    known = styles([outline.method for outline in data.outlines], inks)
+    known = styles(list(data.corners), inks)
     with style.settings(inks):
         figure, axes = style.panels(1, 1, height=4.4)
         axis = axes[0, 0]
-        for outline in data.outlines:
-            options = known[outline.method].options(every=slice(1, -1, max(len(outline.ratios) // 3, 1)))
-            axis.step(outline.ratios, outline.shares, where="post", label=plain(outline.method), **options)
-        ordered = sorted(data.outlines, key=lambda outline: (outline.shares[-1], outline.shares.mean()))
-        heights = apart([float(outline.shares[-1]) for outline in ordered], 0.052, 1.02)
-        for outline, height in zip(ordered, heights, strict=True):
-            look = known[outline.method]
+        for method, (ratios, shares) in data.corners.items():
+            options = known[method].options(every=slice(1, -1, max(len(ratios) // 3, 1)))
+            axis.step(ratios, shares, where="post", label=plain(method), **options)
+        ends = {method: float(shares[-1]) for method, (_, shares) in data.corners.items()}
+        ordered = sorted(ends, key=lambda method: (ends[method], data.corners[method][1].mean()))
+        for method, height in zip(ordered, apart([ends[method] for method in ordered], 0.052, 1.02), strict=True):
+            look = known[method]
             # From the end of the line to its name, and there the line once more, as in a legend.
             reach, sample = FARTHEST * np.array([1.0, 1.1]), FARTHEST * np.array([1.1, 1.22, 1.35])
-            axis.plot(reach, [outline.shares[-1], height], color=look.stroke.color, linewidth=0.6, clip_on=False)
+            axis.plot(reach, [ends[method], height], color=look.stroke.color, linewidth=0.6, clip_on=False)
             axis.plot(sample, [height] * 3, clip_on=False, **look.options(every=[1]))
-            axis.annotate(
-                plain(outline.method),
-                (FARTHEST * 1.43, height),
-                color=look.stroke.color,
-                fontweight="bold" if look.own else "normal",
-                fontsize=8,
-                va="center",
-                annotation_clip=False,
-            )
+            weight, text = "bold" if look.own else "normal", {"fontsize": 8, "va": "center", "annotation_clip": False}
+            where = (FARTHEST * 1.43, height)
+            axis.annotate(plain(method), where, color=look.stroke.color, fontweight=weight, **text)
         axis.set_xscale("log", base=2)
         axis.set_xlim(1.0, FARTHEST)
         axis.set_ylim(0.0, 1.02)
@@ -156,15 +137,17 @@ def losses_data(
     targets: Mapping[str, float] | None = None,
     points: int = POINTS,
 ) -> tuple[Losses, ...]:
-    """What was measured along training. From where a run failed or diverged on, it is infinite.
+    """Return what was measured along training: a panel for each setting, a line for each method.
+
+    From where a run failed or diverged on, it is infinite.
 
     Args:
-        table: the records.
-        settings: which, a panel each.
-        methods: which, a line each.
+        table: runs by setting and method.
+        settings: names of settings.
+        methods: names of methods.
         measure: "train_loss" or "test_error".
         against: "evaluations" or "seconds".
-        targets: of each setting, the training loss to be shown as its target.
+        targets: the training loss to be reached, by setting; it is drawn.
         points: intervals of a curve, at most.
     """
     found = []

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gradline.installing import not_installed
+from gradline.lab.tools.files import atomic_write
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
@@ -109,18 +110,12 @@ def save(
     base = Path(path)
     if base.suffix in files:
         base = base.with_suffix("")
-    base.parent.mkdir(parents=True, exist_ok=True)
     background = "none" if transparent else figure.get_facecolor()
     written = []
     for ending in files:
-        target = base.with_name(base.name + ending)
-        draft = base.with_name(f".{os.getpid()}-{base.name}{ending}")
-        dateless = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(ending)
-        try:
-            with settings():
-                figure.savefig(draft, dpi=PIXELS, metadata=dateless, facecolor=background)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        written.append(target)
+        written.append(base.with_name(base.name + ending))
+        dateless: Any = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(ending)
+        options = {"format": ending[1:], "dpi": PIXELS, "metadata": dateless, "facecolor": background}
+        with settings(), atomic_write(written[-1], sync=False) as file:
+            figure.savefig(file, **options)
     return written

@@ -91,9 +91,9 @@ def compute_data(training: Training) -> tuple[Spent, ...]:
     found = []
     for case in _ordered(training):
         tuned, ours = case.tuned, case.entries.get(OURS)
-        if tuned is None or ours is None or not math.isfinite(tuned.loss.median):
+        if tuned is None or ours is None or not math.isfinite(tuned.validation_loss.median):
             continue
-        target = CLOSE * tuned.loss.median
+        target = CLOSE * tuned.validation_loss.median
         needed = ours.seconds_to(target)
         own = tuned.seconds_to(target)
         found.append(

@@ -59,27 +59,21 @@ class Entry:
         return self.by_seed("validation_loss")
 
     @property
-    def loss(self) -> Spread:
+    def validation_loss(self) -> Spread:
         """Validation loss over seeds."""
         return spread(self.losses.values())
 
     @property
-    def error(self) -> Spread:
+    def validation_error(self) -> Spread:
         """Validation error over seeds; NaN where runs ended and it was not measured."""
         values = self.by_seed("validation_error").values()
-        if math.isfinite(self.loss.best) and not any(map(math.isfinite, values)):
+        if math.isfinite(self.validation_loss.best) and not any(map(math.isfinite, values)):
             return Spread(math.nan, math.nan, math.nan)
         return spread(values)
 
-    @property
-    def test_loss(self) -> Spread:
-        """Test loss over seeds."""
-        return spread(self.by_seed("test_loss").values())
-
-    @property
-    def train_loss(self) -> Spread:
-        """Training loss over seeds."""
-        return spread(self.by_seed("train_loss").values())
+    def final(self, name: str) -> Spread:
+        """Return a measure at the end over seeds."""
+        return spread(self.by_seed(name).values())
 
     @property
     def seconds(self) -> float:
@@ -138,13 +132,13 @@ class Case:
     def untuned(self) -> list[Entry]:
         """Return the methods without candidates but `OURS`, the lowest median loss first."""
         found = [entry for entry in self.entries.values() if entry.chosen is None and entry.method != OURS]
-        return sorted(found, key=lambda entry: entry.loss.median)
+        return sorted(found, key=lambda entry: entry.validation_loss.median)
 
     def ratio(self, method: str, against: str) -> Spread:
         """Return the validation loss of a method over that of another: of medians, then lowest and highest of seeds."""
         one, other = self.entries[method], self.entries[against]
         paired = [_ratio(one.losses[seed], other.losses[seed]) for seed in one.losses if seed in other.losses]
-        return Spread(_ratio(one.loss.median, other.loss.median), min(paired), max(paired))
+        return Spread(_ratio(one.validation_loss.median, other.validation_loss.median), min(paired), max(paired))
 
 
 def _ratio(one: float, other: float) -> float:
@@ -208,8 +202,8 @@ class Training:
         ]
         if not pairs:
             return None
-        ratios = np.log([_ratio(one.loss.median, other.loss.median) for _, one, other in pairs])
-        tests = np.log([_ratio(one.test_loss.median, other.test_loss.median) for _, one, other in pairs])
+        ratios = np.log([_ratio(one.validation_loss.median, other.validation_loss.median) for _, one, other in pairs])
+        tests = [_ratio(*(entry.final("test_loss").median for entry in entries)) for _, *entries in pairs]
         low, high = interval(ratios, [case.setting.problem.name for case, _, _ in pairs])
         seeds = [
             [one.losses[seed] < other.losses[seed] for seed in one.losses if seed in other.losses]
@@ -224,7 +218,7 @@ class Training:
             int((ratios <= math.log(CLOSE)).sum()),
             low,
             high,
-            math.exp(tests.mean()),
+            math.exp(np.log(tests).mean()),
             sum(map(sum, seeds)),
             sum(map(len, seeds)),
             worse,

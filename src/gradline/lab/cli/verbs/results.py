@@ -261,7 +261,9 @@ def _show_training(training: Training) -> None:
     for case in training.cases:
         held_out = ", held out" if case.setting.held_out else ""
         out.print(f"[bold]{case.name}[/]  [dim]{case.setting.problem.described}{held_out}[/]")
-        rows = [_entry(entry) for entry in sorted(case.entries.values(), key=lambda entry: entry.loss.median)]
+        rows = [
+            _entry(entry) for entry in sorted(case.entries.values(), key=lambda entry: entry.validation_loss.median)
+        ]
         print_table(out, header, rows, ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
         out.print()
     out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
@@ -274,11 +276,11 @@ def _entry(entry: Entry) -> list[str]:
     return [
         entry.method,
         str(len(entry.runs)),
-        number(entry.loss.median),
-        f"{number(entry.loss.best)} to {number(entry.loss.worst)}",
-        percent(entry.error.median),
-        number(entry.test_loss.median),
-        number(entry.train_loss.median),
+        number(entry.validation_loss.median),
+        f"{number(entry.validation_loss.best)} to {number(entry.validation_loss.worst)}",
+        percent(entry.validation_error.median),
+        number(entry.final("test_loss").median),
+        number(entry.final("train_loss").median),
         f"{entry.seconds:.1f}",
         f"{entry.tuning_seconds:.0f}" if entry.candidates else "-",
         f"[red]{len(entry.failures)}[/]" if entry.failures else "-",
