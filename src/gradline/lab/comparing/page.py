@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -17,15 +17,12 @@ from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import number, plural
 from gradline.plot.inks import LIGHT, Inks, stroke
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 PICTURE = "compare"
 PAGE = "report.html"
 CAPTION = "Validation loss against evaluations, a line for each method; of a grid of learning rates the best one."
 
 
-def draw(found: Outcome, inks: Inks = LIGHT) -> Figure:
+def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
     measures = ["validation_loss", "validation_error"] if found.has_error else ["validation_loss"]
     with style.settings(inks):

@@ -27,7 +27,8 @@ from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching, Stepper
 from gradline.lab.problems import Network
-from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
+from gradline.lab.problems.data import DataSet
+from gradline.lab.problems.networks import CHUNK, angle_between, task
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.isolation import isolated
@@ -48,7 +49,9 @@ class Ordinary:
         state: what `state_dict` returned: continue from there, with the same runs.
     """
 
-    def __init__(self, runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, runs: Sequence[Run], data: DataSet | None = None, *, state: dict[str, Any] | None = None
+    ) -> None:
         self._data = data
         self._waiting = list(runs)
         self._training: _Training | None = None
@@ -145,7 +148,7 @@ class _Ended(NamedTuple):
 class _Training:
     """One run in progress."""
 
-    def __init__(self, run: Run, data: Data | None) -> None:
+    def __init__(self, run: Run, data: DataSet | None) -> None:
         self.run = run
         self.table = Table(run.record_every)
         self.over = False
@@ -321,7 +324,7 @@ class _Stopwatch:
         self.cpu_seconds += time.thread_time() - self._begin[1]
 
 
-def _objective(run: Run, data: Data | None) -> Objective:
+def _objective(run: Run, data: DataSet | None) -> Objective:
     """Return what a run trains: its task, and the batches of its probes and directions."""
     if data is not None and isinstance(run.problem, Network):
         made = task(run.problem, data, seed=run.seed)

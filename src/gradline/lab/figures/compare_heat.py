@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,6 @@ from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import Comparison, decades
 from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -60,7 +56,7 @@ def heat_data(comparison: Comparison) -> Heat:
     )
 
 
-def draw_heat(data: Heat, inks: Inks = LIGHT) -> Figure:
+def draw_heat(data: Heat, inks: Inks = LIGHT) -> style.Figure:
     """A row for each method, a column for each setting; a dot where it is the best, a cross where it failed."""
     colours = style.matplotlib("colors")
     left = _places(data)
@@ -101,7 +97,7 @@ def _places(data: Heat) -> Array:
     return np.array(edges)
 
 
-def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
+def _name_rows(axis: style.Axes, data: Heat, right: float, inks: Inks) -> None:
     known = styles(data.methods, inks)
     axis.set_ylim(len(data.methods), 0)
     axis.set_xlim(0.0, right)
@@ -116,7 +112,7 @@ def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
     _above(axis, "mean", right + 0.3, RULE + 3.0, ha="left", fontsize=7, fontweight="bold")
 
 
-def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
+def _name_columns(axis: style.Axes, data: Heat, left: Array, inks: Inks) -> None:
     axis.set_xticks(left + 0.5, [str(column.batch_size) for column in data.columns], rotation=90, fontsize=6.5)
     axis.tick_params(length=0)
     for spine in axis.spines.values():
@@ -135,7 +131,7 @@ def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
         _above(axis, text, (first + last) / 2, RULE + 3.0, fontsize=6.8, linespacing=0.9)
 
 
-def _above(axis: Axes, text: str, x: float, points: float, **options: Any) -> None:
+def _above(axis: style.Axes, text: str, x: float, points: float, **options: Any) -> None:
     """Text so many points above the rows, however high they are."""
     where = {"ha": "center", "va": "bottom", "annotation_clip": False, "textcoords": "offset points"}
     axis.annotate(text, (x, 0.0), xytext=(0.0, points), **{**where, **options})

@@ -26,9 +26,6 @@ from gradline.lab.findings.traces import POINTS, held
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from gradline.lab.findings.trajectory import Trajectory
 
 Array = NDArray[np.float64]
@@ -40,7 +37,7 @@ ABOVE = 1.5
 COLUMNS = 3
 
 
-def drawings(known: Comparison) -> dict[str, Callable[..., Figure]]:
+def drawings(known: Comparison) -> dict[str, Callable[..., style.Figure]]:
     """Return functions that draw the two figures of all settings together, by name; their argument is `inks`."""
     profiles = profile_data(known.table, known.targets, known.drawn(own()))
     return {"heat": partial(draw_heat, heat_data(known)), "profile": partial(draw_profile, profiles)}
@@ -68,7 +65,7 @@ def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str
     return Outlines(corners, found.settings)
 
 
-def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
+def draw_profile(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
     """One panel: a step line for each method, with its name at the right end, the highest first."""
     known = styles(list(data.corners), inks)
     with style.settings(inks):
@@ -183,7 +180,7 @@ def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
     return shown if record.status.value == "done" else np.where(grid > ended, math.inf, shown)
 
 
-def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
+def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
     """A panel for each setting, with a line for each method, and of gradline's the range over seeds.
 
     Nothing is infinite there, and what explodes leaves the panel at its top.
@@ -219,7 +216,7 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
     return figure
 
 
-def _scale(axis: Axes, here: Sequence[Losses]) -> None:
+def _scale(axis: style.Axes, here: Sequence[Losses]) -> None:
     """The axes of a panel: from the lowest line to the highest, if that is not too far above where they began."""
     middles = np.concatenate([losses.band.middle for losses in here])
     starts = [losses.band.middle[0] for losses in here if np.isfinite(losses.band.middle[0])]

@@ -29,9 +29,6 @@ from gradline.lab.findings.traces import Array
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from gradline.lab.findings.reading import Source
 
 REACH = (1e-16, 1e16)
@@ -89,7 +86,7 @@ def grid(
     def data(source: Source) -> Curves:
         return prepare(curves_of(source, measures, what=what, study=study, **choice))
 
-    def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
+    def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
         if by_measure:
             return draw_measures(data, measures, look=look, inks=inks)
         return draw_panels(data, measures, keys, look=look, inks=inks, height=height, width=width)
@@ -127,7 +124,7 @@ def draw_panels(
     inks: Inks,
     height: float,
     width: float,
-) -> Figure:
+) -> style.Figure:
     """Draw a grid of panels; see `grid`."""
     facets, columns, lines = (labels_by(key, data.curves) for key in keys)
     rows = [(facet, measure) for facet in facets for measure in measures]
@@ -159,7 +156,7 @@ def draw_panels(
     return figure
 
 
-def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks) -> Figure:
+def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks) -> style.Figure:
     """Draw a panel for each measure, two side by side, of curves of one problem and batch size."""
     lines = labels_by(METHOD, data.curves)
     with style.settings(inks):
@@ -176,7 +173,7 @@ def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks
     return figure
 
 
-def head(figure: Figure, axes: Iterable[Axes], data: Curves) -> None:
+def head(figure: style.Figure, axes: Iterable[style.Axes], data: Curves) -> None:
     """Put the legend at the top of a figure, and below it what is not as in the whole study."""
     style.legend(figure, axes, columns=4, where="upper center")
     _, height = figure.get_size_inches()
@@ -184,18 +181,18 @@ def head(figure: Figure, axes: Iterable[Axes], data: Curves) -> None:
     figure.text(0.5, 1.0 - 0.3 / height, labels.plain(text), ha="center", va="top", style="italic", fontsize=7.5)
 
 
-def _notes(data: Curves, figure: Figure) -> list[str]:
+def _notes(data: Curves, figure: style.Figure) -> list[str]:
     """Return what is not as in the whole study, as lines that fit."""
     notes = data.notes()
     return textwrap.wrap(f"Not the whole study: {'; '.join(notes)}.", int(14 * figure.get_figwidth())) if notes else []
 
 
-def _room(data: Curves, figure: Figure) -> float:
+def _room(data: Curves, figure: style.Figure) -> float:
     """Return the inches above the panels: for the legend, the notes and a title."""
     return 0.55 + 0.14 * len(_notes(data, figure))
 
 
-def _place(figure: Figure, room: float) -> None:
+def _place(figure: style.Figure, room: float) -> None:
     """Put the panels where they belong: they are alike, so nothing needs to be solved for, which takes long."""
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
@@ -211,7 +208,7 @@ def _place(figure: Figure, room: float) -> None:
 
 
 def draw_curves(
-    axis: Axes, curves: Sequence[Curve], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
+    axis: style.Axes, curves: Sequence[Curve], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
 ) -> list[Array]:
     """Draw the runs of settings, and return the values that were drawn.
 
@@ -228,7 +225,7 @@ def draw_curves(
 
 
 def _draw_curve(
-    axis: Axes, curve: Curve, measure: Measure, label: str, line: Stroke, look: Look, place: int, count: int
+    axis: style.Axes, curve: Curve, measure: Measure, label: str, line: Stroke, look: Look, place: int, count: int
 ) -> Array:
     color, under = line.color, 1.0 - place / count
     middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
@@ -266,7 +263,7 @@ def smooth(values: Array) -> Array:
     return np.array([np.median(some[~np.isnan(some)]) if (~np.isnan(some)).any() else np.nan for some in windows])
 
 
-def set_scale(axis: Axes, measure: Measure, shown: Sequence[Array]) -> None:
+def set_scale(axis: style.Axes, measure: Measure, shown: Sequence[Array]) -> None:
     """The axes: the vertical one from the lowest to the highest value shown in any panel of its row."""
     values = np.concatenate(shown) if shown else np.array([])
     values = values[np.isfinite(values)]

@@ -13,8 +13,6 @@ from gradline.lab.figures.panels import smooth
 from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradline.lab.findings.reading import Source
 
 TITLE = "Angle between mini-batch and full-batch direction, along training"
@@ -34,7 +32,7 @@ def data(source: Source) -> Curves:
     return curves_of(source, (ANGLE,), what="the figure of direction-quality", study=NEEDS[0], angled=True)
 
 
-def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
+def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
     """For each problem the angle along training, above, and against the batch size, below."""
     problems = data.values_of("problem")
     sizes = sorted(data.values_of("batch_size"))

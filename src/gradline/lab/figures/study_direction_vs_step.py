@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from gradline.lab.figures.curves import missing, select
 from gradline.lab.findings.reading import Source, traces
 from gradline.lab.findings.traces import Array
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Which mini-batch matters more: that of the direction, or those of the step"
 CAPTION = (
@@ -60,7 +57,7 @@ def data(source: Source) -> Data:
     return Data(methods, np.array(directions), np.array(sizes), counts, medians["train_loss"], medians["test_error"])
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """A row for each method: training loss left, test error right, the numbers written into the fields."""
     with style.settings(inks):
         height = 0.4 + 0.45 * len(data.direction_batch_sizes)

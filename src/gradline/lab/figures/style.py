@@ -15,9 +15,9 @@ from gradline.installing import not_installed
 from gradline.lab.tools.files import atomic_write
 from gradline.plot.inks import LIGHT, Inks
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+if TYPE_CHECKING:  # other modules have these types from here, as `style.Figure`
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 SURFACE = "cividis"
 """The colour map of surfaces: the same to most eyes, and steadily lighter in grey."""

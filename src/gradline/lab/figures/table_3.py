@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,9 +13,6 @@ from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import missing, select
 from gradline.lab.findings.reading import Source, traces
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "Evaluations in an iteration"
 CAPTION = (
@@ -76,7 +73,7 @@ def data(source: Source) -> Data:
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """The table, with the paper's row below each of ours."""
     header = ["", "runs", "fewest", "most", "most after the first", "mean"]
     cells, slanted = [], []

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,29 +24,12 @@ from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
 
+if TYPE_CHECKING:
+    from gradline.lab.problems.data import DataSet
+
 CHUNK = 4096
 """Samples of one forward pass, where all samples are evaluated."""
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {Activation.SIGMOID: nn.Sigmoid, Activation.TANH: nn.Tanh}
-
-
-class Data(Protocol):
-    """What engines need of a data set: samples are rows, targets one-hot. A test part may be empty."""
-
-    @property
-    def train_inputs(self) -> NDArray[Any]:
-        """Training samples, (M, D)."""
-
-    @property
-    def train_targets(self) -> NDArray[Any]:
-        """Their targets, (M, K)."""
-
-    @property
-    def test_inputs(self) -> NDArray[Any]:
-        """Test samples; there may be none."""
-
-    @property
-    def test_targets(self) -> NDArray[Any]:
-        """Their targets."""
 
 
 @dataclass(frozen=True)
@@ -141,19 +124,19 @@ def published_deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
     return (q - y) / (q - q * q + 1e-15) * (decay / (1.0 + decay).square_())
 
 
-def sizes(problem: Network, data: Data) -> tuple[int, ...]:
+def sizes(problem: Network, data: DataSet) -> tuple[int, ...]:
     """Return the numbers of units from the inputs to the outputs."""
     return data.train_inputs.shape[1], *problem.hidden, data.train_targets.shape[1]
 
 
-def initial_weights(problem: Network, data: Data, seed: int) -> list[NDArray[np.float64]]:
+def initial_weights(problem: Network, data: DataSet, seed: int) -> list[NDArray[np.float64]]:
     """Return the initial weights and biases, all N(0, scale²), in the order and shapes of `nn.Linear`'s parameters."""
     source = generator(seed, Purpose.WEIGHTS)
     shapes = [shape for before, after in pairwise(sizes(problem, data)) for shape in ((after, before), (after,))]
     return [source.standard_normal(shape) * problem.scale for shape in shapes]
 
 
-def network(problem: Network, data: Data, *, seed: int) -> nn.Module:
+def network(problem: Network, data: DataSet, *, seed: int) -> nn.Module:
     """Return the network of a problem with the initial weights of a seed; it ends with the last pre-activations."""
     dtype = getattr(torch, problem.dtype)
     if problem.model is not None:
@@ -183,7 +166,7 @@ def built(name: str, seed: int) -> nn.Module:
 
 
 @torch.no_grad()
-def _check_outputs(model: nn.Module, problem: Network, data: Data) -> None:
+def _check_outputs(model: nn.Module, problem: Network, data: DataSet) -> None:
     """Raise unless a model gives as many outputs as there are targets; broadcasting would hide it."""
     some = torch.from_numpy(np.asarray(data.train_inputs[:2])).to(getattr(torch, problem.dtype))
     training = model.training
@@ -197,7 +180,7 @@ def _check_outputs(model: nn.Module, problem: Network, data: Data) -> None:
         )
 
 
-def task(problem: Network, data: Data, *, seed: int) -> Task:
+def task(problem: Network, data: DataSet, *, seed: int) -> Task:
     """Return the task of a problem on its data."""
     dtype, loss = getattr(torch, problem.dtype), criterion(problem)
     arrays = (data.train_inputs, data.train_targets, data.test_inputs, data.test_targets)

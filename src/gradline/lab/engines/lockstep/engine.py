@@ -27,7 +27,7 @@ from gradline.lab.engines.lockstep.rows import Row
 from gradline.lab.jobs.result import Measurements, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
-from gradline.lab.problems.networks import Data
+from gradline.lab.problems.data import DataSet
 from gradline.searches.arguments import require
 
 NAME = "lockstep"
@@ -51,7 +51,7 @@ class Lockstep:
 
     accepts = staticmethod(lockstep_accepts)
 
-    def __init__(self, runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, runs: Sequence[Run], data: DataSet, *, state: dict[str, Any] | None = None) -> None:
         for run in runs:
             reason = "it observes slopes, values, and moments at origins"
             require(lockstep_accepts(run), "runs", "ones that lock-step can make", reason, run.method.described)
