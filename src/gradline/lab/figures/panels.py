@@ -26,7 +26,7 @@ from gradline.lab.figures.curves import (
 )
 from gradline.lab.figures.line_styles import numbers
 from gradline.lab.findings.traces import Array
-from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
     from gradline.lab.findings.reading import Source
@@ -216,44 +216,33 @@ def draw_curves(
     and there the first, whose stroke is solid, is below the others, which have gaps. The middle line of steps, which
     jump from one iteration to the next, is smoothed.
     """
-    known = numbers(lines)
-    return [
-        _draw_curve(axis, curve, measure, label, stroke(known[label], inks), look, place, len(curves))
-        for place, curve in enumerate(curves)
-        if (label := key.of(curve))
-    ]
-
-
-def _draw_curve(
-    axis: style.Axes, curve: Curve, measure: Measure, label: str, line: Stroke, look: Look, place: int, count: int
-) -> Array:
-    color, under = line.color, 1.0 - place / count
-    middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
-    if look is Look.CLOUD:
-        axis.fill_between(middle.x, middle.low, middle.high, color=color, alpha=0.18, linewidth=0)
-        drawn = np.concatenate([middle.low, middle.high])
-    else:
-        drawn = measure.shown(curve.runs).ravel()
-        dotted = look is Look.DOTTED
-        for run in measure.shown(curve.runs):
-            axis.plot(
-                *(curve.x, run),
-                color=color, alpha=0.45 if dotted else 0.28, zorder=1.0 + under,
-                linewidth=0.7 if dotted else 0.5, linestyle=":" if dotted else "-",
-            )  # fmt: skip
-    every = max(1, len(middle.x) // 4)
-    width = 0.9 if measure.name == "step" else 1.2
-    axis.plot(
-        middle.x,
-        smooth(middle.middle) if measure.name == "step" else middle.middle,
-        label=labels.plain(label),
-        linewidth=width,
-        zorder=4.0 - under,
-        **line.options(every=(every * (1 + place) // (1 + count), every)),
-        markeredgecolor=axis.figure.get_facecolor(),
-        markeredgewidth=0.4,
-    )
-    return drawn
+    known, shown = numbers(lines), []
+    for place, curve in enumerate(curves):
+        label, under = key.of(curve), 1.0 - place / len(curves)
+        line = stroke(known[label], inks)
+        middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
+        if look is Look.CLOUD:
+            axis.fill_between(middle.x, middle.low, middle.high, color=line.color, alpha=0.18, linewidth=0)
+            shown.append(np.concatenate([middle.low, middle.high]))
+        else:
+            shown.append(measure.shown(curve.runs).ravel())
+            thin: dict[str, Any] = {"linewidth": 0.5, "linestyle": "-", "alpha": 0.28}
+            if look is Look.DOTTED:
+                thin = {"linewidth": 0.7, "linestyle": ":", "alpha": 0.45}
+            for run in measure.shown(curve.runs):
+                axis.plot(curve.x, run, color=line.color, zorder=1.0 + under, **thin)
+        every, steps = max(1, len(middle.x) // 4), measure.name == "step"
+        axis.plot(
+            middle.x,
+            smooth(middle.middle) if steps else middle.middle,
+            label=labels.plain(label),
+            linewidth=0.9 if steps else 1.2,
+            zorder=4.0 - under,
+            **line.options(every=(every * (1 + place) // (1 + len(curves)), every)),
+            markeredgecolor=axis.figure.get_facecolor(),
+            markeredgewidth=0.4,
+        )
+    return shown
 
 
 def smooth(values: Array) -> Array:
