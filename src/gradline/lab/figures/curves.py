@@ -198,14 +198,14 @@ def cloud(curve: Curve, measure: Measure) -> Band:
     return Band(x, *(10.0**line for line in band[1:])) if measure.logarithmic else band
 
 
-def quantiles(curve: Curve, measure: Measure, *, low: float = 0.25, high: float = 0.75) -> Band:
-    """The median over seeds, and two quantiles."""
+def quantiles(curve: Curve, measure: Measure) -> Band:
+    """The median over seeds, and quartiles."""
     x, rows = _common(curve)
     shown = measure.shown(rows)
     lines = np.full((3, len(x)), np.nan)
     some = ~np.isnan(shown).all(axis=0)
     if some.any():
-        lines[:, some] = np.nanquantile(shown[:, some], [0.5, low, high], axis=0)
+        lines[:, some] = np.nanquantile(shown[:, some], [0.5, 0.25, 0.75], axis=0)
     return Band(x, *lines)
 
 

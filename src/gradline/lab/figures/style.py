@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradline.installing import not_installed
 from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.imports import import_extra
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:  # other modules have these types from here, as `style.Figure`
@@ -52,12 +51,7 @@ def settings(inks: Inks = LIGHT) -> Any:
 
 def matplotlib(part: str) -> Any:
     """Return a module of matplotlib, or raise how to install it."""
-    try:
-        return import_module(f"matplotlib.{part}" if part else "matplotlib")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "matplotlib":
-            raise
-        raise not_installed("gradline.lab.figures", "matplotlib", "plot") from error
+    return import_extra(f"matplotlib.{part}" if part else "matplotlib", "gradline.lab.figures", "plot")
 
 
 def panels(

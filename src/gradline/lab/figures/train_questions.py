@@ -35,12 +35,12 @@ class Row:
     note: str = ""
 
 
-def quality_data(training: Training, shown: Sequence[str] = SHOWN) -> tuple[Row, ...]:
+def quality_data(training: Training) -> tuple[Row, ...]:
     """Validation losses without tuning over those with it, of each case that has a tuned method."""
     rows = []
     for case in _ordered(training):
         if case.tuned is not None:
-            values = {name: case.ratio(name, case.tuned.method) for name in shown if name in case.entries}
+            values = {name: case.ratio(name, case.tuned.method) for name in SHOWN if name in case.entries}
             rows.append(Row(case.name, case.setting.held_out, values, case.tuned.chosen or ""))
     return tuple(rows)
 
@@ -201,15 +201,8 @@ def _rows(data: Sequence[Row], inks: Inks, *, parts: bool = True) -> tuple[style
         if parts and (place == 0 or row.held_out != data[place - 1].held_out):
             if place:
                 axis.axhline(place, color=inks.text, linewidth=0.8)
-            name = "held-out problems" if row.held_out else "problems for tuning"
-            axis.annotate(
-                name,
-                (0.006, place + 0.08),
-                xycoords=axis.get_yaxis_transform(),
-                fontsize=6.5,
-                va="top",
-                color=inks.text,
-            )
+            name, at = "held-out problems" if row.held_out else "problems for tuning", (0.006, place + 0.08)
+            axis.annotate(name, at, xycoords=axis.get_yaxis_transform(), fontsize=6.5, va="top", color=inks.text)
     return figure, axis
 
 
@@ -224,13 +217,5 @@ def _ratio_axis(axis: style.Axes, inks: Inks) -> None:
 
 def _aside(axis: style.Axes, place: int, text: str, inks: Inks) -> None:
     """Words at the right end of a row."""
-    where = axis.get_yaxis_transform()
-    axis.annotate(
-        plain(text),
-        (1.01, place + 0.5),
-        xycoords=where,
-        fontsize=6.5,
-        va="center",
-        color=inks.text,
-        annotation_clip=False,
-    )
+    look: dict[str, Any] = {"fontsize": 6.5, "va": "center", "color": inks.text, "annotation_clip": False}
+    axis.annotate(plain(text), (1.01, place + 0.5), xycoords=axis.get_yaxis_transform(), **look)
