@@ -7,7 +7,7 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -19,6 +19,7 @@ from gradline.lab.engines.sampling import (
     ends_in_stall,
     probe_batches,
     reuses,
+    runs_of_state,
     stuck,
 )
 from gradline.lab.jobs.result import Measurements, Result, Status, Table
@@ -61,7 +62,7 @@ class Ordinary:
             if not run.benchmark:
                 check_variances(run, None if data is None else len(data.train_inputs))
         if state is not None:
-            self._restore({run.key: run for run in runs}, state)
+            self._restore(runs_of_state(state, NAME, VERSION, runs), state)
 
     @property
     def active(self) -> int:
@@ -112,18 +113,7 @@ class Ordinary:
             ],
         }
 
-    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
-        if (state["engine"], state["version"]) != (NAME, VERSION):
-            raise ValueError(
-                f"state must be of {NAME} runs, version {VERSION} (what this gradline reads), "
-                f"got {state['engine']!r}, version {state['version']!r}"
-            )
-
-        def run(key: str) -> Run:
-            if key not in runs:
-                raise ValueError(f"runs must contain those of the state (they go on), but {key} is missing")
-            return runs[key]
-
+    def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
         self._evaluations = state["evaluations"]
         self._waiting = [run(key) for key in state["waiting"]]
         self._done = [

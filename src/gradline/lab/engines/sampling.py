@@ -1,7 +1,8 @@
-"""The batches of a run: of its probes, and of its directions where these have batches of their own."""
+"""What both engines know of a run: its batches, when it ends in a stall, and which states it continues."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradline.lab.engines import lockstep_accepts
@@ -47,6 +48,23 @@ def stuck(record: Record[Any, Any]) -> bool:
     On full batches every search after it would do the same, so the rest of the budget would change nothing.
     """
     return record.outcome.step == 0.0 and bool(record.outcome.memory == record.memory)
+
+
+def runs_of_state(state: dict[str, Any], engine: str, version: int, runs: Sequence[Run]) -> Callable[[str], Run]:
+    """Return a function that finds a run by its key, or raise a `ValueError` for the state of another engine."""
+    if (state["engine"], state["version"]) != (engine, version):
+        raise ValueError(
+            f"state must be of {engine} runs, version {version} (what this gradline reads), "
+            f"got {state['engine']!r}, version {state['version']!r}"
+        )
+    known = {run.key: run for run in runs}
+
+    def find(key: str) -> Run:
+        if key not in known:
+            raise ValueError(f"runs must contain those of the state (they go on), but {key} is missing")
+        return known[key]
+
+    return find
 
 
 def check_variances(run: Run, samples: int | None) -> None:
