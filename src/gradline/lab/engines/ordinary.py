@@ -223,7 +223,8 @@ class _Training:
                 measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
         self.table.fill(self.table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
-        if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
+        finite = math.isfinite(measured.train_loss) or all(bool(x.isfinite().all()) for x in self._objective.parameters)
+        if not finite:
             self._status, self.over = Status.DIVERGED, True
 
     @contextlib.contextmanager
@@ -335,10 +336,6 @@ def _objective(run: Run, data: DataSet | None) -> Objective:
 def _foreign(run: Run) -> bool:
     """Return whether a run is isolated and its passes are counted: with code of other packages, or in a comparison."""
     return run.benchmark or not isinstance(run.method, SearchMethod)
-
-
-def _finite(model: nn.Module) -> bool:
-    return all(bool(part.isfinite().all()) for part in model.parameters())
 
 
 _WARM: set[str] = set()

@@ -17,7 +17,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -39,9 +39,6 @@ POINTS = 20
 """Of a curve, at most."""
 DIGITS = 5
 """Significant digits of all points but those that measures are read from."""
-TIMES = ("seconds", "cpu_seconds")
-TIME_DIGITS = 4
-"""Likewise of times: no machine takes twice the same time to four digits."""
 MOST_BYTES = 2**28
 """Of a file when it is unpacked: a hundred times as many as all methods on all problems need."""
 PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
@@ -212,7 +209,8 @@ def thinned(record: Trajectory, target: float) -> Trajectory:
     """Return a record with fewer points and shorter numbers; its measures and those of its target stay."""
     points = record.points
     # Losses are read from the last point that counts, costs from the last of all. Those keep all their digits.
-    read = {len(record.counted) - 1, len(points) - 1, _reached(points, target)}
+    reached = next((place for place, point in enumerate(points) if point.train_loss <= target), None)
+    read = {len(record.counted) - 1, len(points) - 1, reached}
     kept = chosen(len(points), read)
     return replace(
         record, points=tuple(points[place] if place in read else _rounded(points[place], target) for place in kept)
@@ -228,19 +226,15 @@ def chosen(count: int, also: Iterable[int | None]) -> list[int]:
     return sorted(always.union(even))
 
 
-def _reached(points: Sequence[Point], target: float) -> int | None:
-    return next((place for place, point in enumerate(points) if point.train_loss <= target), None)
-
-
 def _rounded(point: Point, target: float) -> Point:
-    values: dict[str, Any] = {name: shorter(getattr(point, name), digits=TIME_DIGITS) for name in TIMES}
-    values |= {name: shorter(getattr(point, name)) for name in set(Point._fields) - {*TIMES, "evaluations", "steps"}}
+    names = set(Point._fields) - {"evaluations", "steps", "train_loss"}
+    values: dict[str, Any] = {name: shorter(getattr(point, name)) for name in names}
     return point._replace(**values | {"train_loss": shorter(point.train_loss, target)})
 
 
-def shorter(value: float, target: float | None = None, *, digits: int = DIGITS) -> float:
+def shorter(value: float, target: float | None = None) -> float:
     """Return a number with few digits, or with as many as it takes to stay on its side of a target."""
-    for places in range(digits, 17):
+    for places in range(DIGITS, 17):
         short = float(f"{value:.{places}g}")
         if target is None or (short <= target) == (value <= target):
             return short

@@ -69,20 +69,21 @@ class Criterion:
 def criterion(problem: Network) -> Criterion:
     """Return the loss of a problem."""
     if problem.loss is Loss.MSE:
-        squash = torch.sigmoid if problem.activation is Activation.SIGMOID else torch.tanh
-        slope = _sigmoid_slope if problem.activation is Activation.SIGMOID else _tanh_slope
+        sigmoid = problem.activation is Activation.SIGMOID
+        squash = torch.sigmoid if sigmoid else torch.tanh
+
+        def deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
+            q = squash(z)
+            slope = (q if sigmoid else 1.0) - q * q
+            return slope.mul_(q - y).mul_(200.0 / z.shape[units])
+
         return Criterion(
             lambda z, y, units: (squash(z) - y).square().sum(dim=units).mul(100.0 / z.shape[units]),
-            lambda z, y, units: _mse_deltas(squash(z), y, slope, 200.0 / z.shape[units]),
+            deltas,
             True,
         )
-    require(
-        problem.activation is Activation.SIGMOID,
-        "activation",
-        "sigmoid where the loss is a binary cross-entropy",
-        "its outputs are probabilities",
-        problem.activation,
-    )
+    rule, reason = "sigmoid where the loss is a binary cross-entropy", "its outputs are probabilities"
+    require(problem.activation is Activation.SIGMOID, "activation", rule, reason, problem.activation)
     if problem.loss is Loss.BCE:
         return Criterion(_bce_values, lambda z, y, units: torch.sigmoid(z).sub_(y), True)
     return Criterion(published_values, published_deltas, False)
@@ -92,18 +93,6 @@ def _bce_values(z: Tensor, y: Tensor, units: int) -> Tensor:
     """-y log q - (1 - y) log(1 - q), however small: torch's own has an error of about 1e-16 |z|."""
     on, off = functional.softplus(-z, threshold=40.0), functional.softplus(z, threshold=40.0)
     return (on * y + off * (1.0 - y)).sum(dim=units)
-
-
-def _sigmoid_slope(q: Tensor) -> Tensor:
-    return q - q * q
-
-
-def _tanh_slope(q: Tensor) -> Tensor:
-    return 1.0 - q * q
-
-
-def _mse_deltas(q: Tensor, y: Tensor, slope: Callable[[Tensor], Tensor], factor: float) -> Tensor:
-    return slope(q).mul_(q - y).mul_(factor)
 
 
 def published_values(z: Tensor, y: Tensor, units: int) -> Tensor:
