@@ -8,7 +8,7 @@ import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -37,6 +37,8 @@ from gradline.torch.private import foreach_add_, foreach_copy_
 
 NAME = "ordinary"
 VERSION = 2
+_Ended: TypeAlias = tuple[Run, Table, float, Status, str]
+"""A run that has ended: its table, its seconds, how it ended and why."""
 IDLE = 100
 """Steps in a row without an evaluation that are an error: the budget would never be spent."""
 
@@ -89,7 +91,7 @@ class Ordinary:
     def finished(self) -> list[Result]:
         """Return the results of runs that finished since the last call."""
         done, self._done = self._done, []
-        return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
+        return [table.result(run, seconds, NAME, status, reason) for run, table, seconds, status, reason in done]
 
     def partial_results(self) -> dict[str, Measurements]:
         """Return what has been measured of the current run."""
@@ -109,7 +111,8 @@ class Ordinary:
             "waiting": [run.key for run in (*again, *self._waiting)],
             "training": training,
             "done": [
-                [one.run.key, one.table.state_dict(), one.seconds, one.status.value, one.reason] for one in self._done
+                [run.key, table.state_dict(), seconds, status.value, reason]
+                for run, table, seconds, status, reason in self._done
             ],
         }
 
@@ -117,22 +120,12 @@ class Ordinary:
         self._evaluations = state["evaluations"]
         self._waiting = [run(key) for key in state["waiting"]]
         self._done = [
-            _Ended(run(key), Table.restored(table), seconds, Status(status), reason)
+            (run(key), Table.restored(table), seconds, Status(status), reason)
             for key, table, seconds, status, reason in state["done"]
         ]
         if state["training"] is not None:
             self._training = _Training(run(state["training"]["run"]), self._data)
             self._training.load_state_dict(state["training"])
-
-
-class _Ended(NamedTuple):
-    """A run that has ended."""
-
-    run: Run
-    table: Table
-    seconds: float
-    status: Status
-    reason: str
 
 
 class _Training:
@@ -201,7 +194,7 @@ class _Training:
 
     def ended(self) -> _Ended:
         """Return the run, its table, and how it ended."""
-        return _Ended(self.run, self.table, self._time.seconds, self._status, self._reason)
+        return self.run, self.table, self._time.seconds, self._status, self._reason
 
     def _fail(self, error: Exception) -> None:
         """Record an error of the method as the result of a run of a comparison; raise it in other runs."""

@@ -22,7 +22,7 @@ from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.findings.comparison import Comparison, own
 from gradline.lab.findings.measures import Profile, Table, profile
-from gradline.lab.findings.traces import POINTS, held
+from gradline.lab.findings.traces import POINTS, grid_of, held
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
@@ -165,15 +165,14 @@ def losses_data(
 
 def _grid(records: Sequence[Trajectory], against: str, points: int) -> Array:
     if against == "evaluations":
-        budget = max(record.budget for record in records)
-        return np.unique(np.linspace(0.0, budget, min(budget, points) + 1).round())
+        return grid_of(max(record.budget for record in records), points)
     longest = max((point.seconds for record in records for point in record.counted), default=0.0)
     return np.linspace(0.0, longest, points + 1)
 
 
 def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
     points = record.counted
-    at = np.array([point.evaluations if against == "evaluations" else point.seconds for point in points])
+    at = np.array([getattr(point, against) for point in points])
     values = np.array([getattr(point, measure) for point in points])
     shown = held(at, np.where(np.isnan(values), math.inf, values), grid)
     ended = at[-1] if len(at) else 0.0
