@@ -258,7 +258,7 @@ def train_quality(packed: Packed, training: Training) -> str:
 def train_cases(packed: Packed, training: Training) -> str:
     """Losses in each case: ours, what one gets by tuning, and Adam untouched."""
     rows = []
-    for case in _ordered(training):
+    for case in training.ordered:
         tuned = case.tuned
         cells = [f"`{case.name}`", "held out" if case.setting.held_out else "tuning"]
         for name in (OURS, UNTOUCHED):
@@ -275,10 +275,6 @@ def train_cases(packed: Packed, training: Training) -> str:
         rows.append(cells)
     head = ["case", "for", OURS, "test", UNTOUCHED, "test", "best tuned", "test", "which"]
     return table(head, rows, words=(0, 1, 8))
-
-
-def _ordered(training: Training) -> list[Case]:
-    return sorted(training.cases, key=lambda case: case.setting.held_out)
 
 
 def _span(values: Spread) -> str:
@@ -313,7 +309,7 @@ def train_compute(packed: Packed, training: Training) -> str:
 def train_limits(packed: Packed, training: Training) -> str:
     """Where another method without tuning ends lower in every seed."""
     rows = []
-    for case in _ordered(training):
+    for case in training.ordered:
         ours = case.entries.get(OURS)
         if ours is None:
             continue
@@ -429,7 +425,7 @@ TEXTS = ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize", "xt
 def headline(training: Training, inks: Inks = LIGHT) -> Figure:
     """Draw validation losses along training for Angle, Adam as it comes, and what tuning chose, on a few problems."""
     cases: dict[str, Case] = {}
-    for case in sorted(_ordered(training), key=lambda case: case.short):
+    for case in sorted(training.ordered, key=lambda case: case.short):
         if case.tuned is not None and {OURS, UNTOUCHED} <= case.entries.keys():
             cases.setdefault(case.setting.problem.name, case)
     with style.settings(inks), rc_context(dict.fromkeys(TEXTS, LETTERS)):

@@ -15,7 +15,7 @@ from gradline.lab.figures import style
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.measures import Spread
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Training
 from gradline.plot.inks import LIGHT, Inks
 
 SHOWN = (OURS, UNTOUCHED, "schedule-free", "prodigy")
@@ -38,7 +38,7 @@ class Row:
 def quality_data(training: Training) -> tuple[Row, ...]:
     """Validation losses without tuning over those with it, of each case that has a tuned method."""
     rows = []
-    for case in _ordered(training):
+    for case in training.ordered:
         if case.tuned is not None:
             values = {name: case.ratio(name, case.tuned.method) for name in SHOWN if name in case.entries}
             rows.append(Row(case.name, case.setting.held_out, values, case.tuned.chosen or ""))
@@ -85,7 +85,7 @@ class Spent:
 def compute_data(training: Training) -> tuple[Spent, ...]:
     """Processor seconds to a validation loss that is as good as the tuned method's, of each case that has one."""
     found = []
-    for case in _ordered(training):
+    for case in training.ordered:
         tuned, ours = case.tuned, case.entries.get(OURS)
         if tuned is None or ours is None or not math.isfinite(tuned.validation_loss.median):
             continue
@@ -176,11 +176,6 @@ def drawings(training: Training) -> dict[str, Callable[..., style.Figure]]:
         "limits": (draw_limits, limits_data(training)),
     }
     return {name: partial(draw, data) for name, (draw, data) in found.items() if data}
-
-
-def _ordered(training: Training) -> list[Case]:
-    """Problems for tuning first, then those that are held out."""
-    return sorted(training.cases, key=lambda case: case.setting.held_out)
 
 
 def _within(ratio: float) -> float:

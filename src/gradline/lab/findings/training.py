@@ -177,6 +177,11 @@ class Training:
     cases: tuple[Case, ...]
 
     @property
+    def ordered(self) -> list[Case]:
+        """The cases of problems for tuning first, then those of problems that are held out."""
+        return sorted(self.cases, key=lambda case: case.setting.held_out)
+
+    @property
     def methods(self) -> list[str]:
         """All methods of which there are runs."""
         return list(dict.fromkeys(name for case in self.cases for name in case.entries))
