@@ -78,18 +78,17 @@ class Trajectory:
 
     @property
     def test_error(self) -> float:
-        """Test error, likewise."""
+        """Test error at the end of the budget; infinite if the run did not reach its end, or if it is NaN."""
         return _known(self.last, "test_error")
 
     def final(self, name: str) -> float:
-        """Return a measure at the end of the run, likewise; a last step that exceeds the budget is made."""
+        """Return a measure at the last point, also beyond the budget; infinite if the run failed, or if it is NaN."""
         return _known(self.points[-1] if self.status is Status.DONE and self.points else None, name)
 
     def first(self, name: str, target: float, unit: str, *, counted: bool = False) -> float:
-        """Return evaluations, seconds or cpu_seconds when a measure is first at or below a target; infinite if it
-        never is.
+        """Return when a measure is first at or below a target; infinite if it never is.
 
-        `counted`: within the budget.
+        The unit is "evaluations", "seconds" or "cpu_seconds". `counted` leaves out points beyond the budget.
         """
         points = self.counted if counted else self.points
         return next((getattr(point, unit) for point in points if getattr(point, name) <= target), math.inf)
