@@ -146,51 +146,30 @@ def _unpack_seen(packed: Plain, kind: type[Slope]) -> Slope:
     return kind(*map(number, numbers))
 
 
-def _pack_origin(origin: Origin[Any]) -> Plain:
-    return [_pack_seen(origin.at_zero), origin.norm]
-
-
-def _unpack_origin(search: Search[Any, Any], packed: Plain) -> Origin[Any]:
-    at_zero, norm = packed
-    return Origin(_unpack_seen(at_zero, observes(search)), number(norm))
-
-
-def _pack_transcript(transcript: Transcript[Any]) -> Plain:
-    return [[step, _pack_seen(seen)] for step, seen in transcript]
-
-
-def _unpack_transcript(search: Search[Any, Any], packed: Plain) -> Transcript[Any]:
-    kind = observes_at_probes(search)
-    return [(number(step), _unpack_seen(seen, kind)) for step, seen in packed]
-
-
-def _pack_begun(pending: Pending[Any, Any]) -> Plain:
-    return [_pack_origin(pending.origin), pack_memory(pending.memory), _pack_transcript(pending.transcript)]
+def _pack_begun(begun: Pending[Any, Any] | Record[Any, Any]) -> list[Plain]:
+    """Pack what a search, in progress or ended, began from and has seen."""
+    transcript = [[step, _pack_seen(seen)] for step, seen in begun.transcript]
+    return [[_pack_seen(begun.origin.at_zero), begun.origin.norm], pack_memory(begun.memory), transcript]
 
 
 def _unpack_begun(search: Search[Any, Any], packed: Plain) -> tuple[Origin[Any], Any, Transcript[Any]]:
-    origin, memory, transcript = packed
-    return _unpack_origin(search, origin), unpack_memory(search, memory), _unpack_transcript(search, transcript)
+    (at_zero, norm), memory, transcript = packed
+    kind = observes_at_probes(search)
+    origin = Origin(_unpack_seen(at_zero, observes(search)), number(norm))
+    seen = [(number(step), _unpack_seen(seen, kind)) for step, seen in transcript]
+    return origin, unpack_memory(search, memory), seen
 
 
 def _pack_record(record: Record[Any, Any]) -> Plain:
     outcome = record.outcome
-    return [
-        _pack_origin(record.origin),
-        pack_memory(record.memory),
-        [outcome.step, outcome.probe, outcome.stop.name, pack_memory(outcome.memory)],
-        _pack_transcript(record.transcript),
-    ]
+    origin, memory, transcript = _pack_begun(record)
+    return [origin, memory, [outcome.step, outcome.probe, outcome.stop.name, pack_memory(outcome.memory)], transcript]
 
 
 def _unpack_record(search: Search[Any, Any], packed: dict[str, Plain]) -> Record[Any, Any]:
-    origin, before, (step, probe, stop, memory), transcript = packed["last"]
+    *begun, (step, probe, stop, memory), seen = packed["last"]
     settings = packed["settings"]
     outcome = Outcome(number(step), None if probe is None else count(probe), Stop[stop], unpack_memory(search, memory))
-    return Record(
-        search if settings is None or settings == pack_settings(search) else type(search)(**settings),
-        _unpack_origin(search, origin),
-        unpack_memory(search, before),
-        outcome,
-        _unpack_transcript(search, transcript),
-    )
+    origin, before, transcript = _unpack_begun(search, [*begun, seen])
+    made_by = search if settings is None or settings == pack_settings(search) else type(search)(**settings)
+    return Record(made_by, origin, before, outcome, transcript)

@@ -292,7 +292,9 @@ class Pending(Generic[O, M]):
         self._step = 0.0
         if not isinstance(origin, Origin):
             raise TypeError(f"origin must be an Origin(at_zero, norm), got {origin!r}")
-        self._check(origin.at_zero, "origin.at_zero", observes(search))
+        kind = observes(search)
+        if not isinstance(origin.at_zero, kind):
+            raise self._mistaken(origin.at_zero, "origin.at_zero", kind)
         self._kind = observes_at_probes(search)
         if not origin.at_zero.finite:
             raise ValueError(
@@ -322,7 +324,8 @@ class Pending(Generic[O, M]):
             raise RuntimeError(
                 f"the search has ended ({self.outcome.stop}): it takes no more observations; start a new one"
             )
-        self._check(seen, "seen", self._kind)
+        if not isinstance(seen, self._kind):
+            raise self._mistaken(seen, "seen", self._kind)
         self.transcript.append((self._step, seen))
         self._advance(seen)
 
@@ -356,11 +359,8 @@ class Pending(Generic[O, M]):
         where = f"asks for step {self._step!r}" if self.outcome is None else f"ended: {self.outcome.stop}"
         return f"<Pending {self.search!r}: {len(self.transcript)} probes, {where}>"
 
-    def _check(self, seen: O, name: str, kind: type[Slope]) -> None:
-        if not isinstance(seen, kind):
-            raise TypeError(
-                f"{name} must be a {kind.__name__} ({type(self.search).__name__} observes it), got {seen!r}"
-            )
+    def _mistaken(self, seen: O, name: str, kind: type[Slope]) -> TypeError:
+        return TypeError(f"{name} must be a {kind.__name__} ({type(self.search).__name__} observes it), got {seen!r}")
 
     def _advance(self, seen: O) -> None:
         try:
@@ -368,7 +368,7 @@ class Pending(Generic[O, M]):
         except StopIteration as end:
             self.outcome = self._checked(end.value)
         else:
-            if not (isinstance(step, float | int) and 0.0 <= step < math.inf):
+            if not ((type(step) is float or isinstance(step, float | int)) and 0.0 <= step < math.inf):
                 raise ValueError(
                     f"a search must ask for finite steps of 0 or more, but {self.search!r} asked for {step!r}"
                 )

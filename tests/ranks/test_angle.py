@@ -88,7 +88,7 @@ def here(problem):
 def failing(rank, size, kind, place, at):
     """Train; in call `at` the closure of rank 1 fails; go on."""
     model = Fragile if kind == "ddp" else normed
-    problem = Trained(rank, size, kind=kind, search=None, model=model, given=at == 1)
+    problem = Trained(rank, size, kind=kind, search=None, model=model, given=at == 1 and place == "before")
     errors = []
     for turn in range(1, TURNS + 1):
         broken = rank == 1 and turn == at

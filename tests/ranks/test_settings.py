@@ -4,7 +4,7 @@ import torch
 from torch import nn
 
 from gradline.searches import Angle, GolsI
-from gradline.torch.distributed.settings import checksum, differences, from_text, settings_of, to_text
+from gradline.torch.distributed.settings import checksum, differences, settings_of
 
 
 class Own:
@@ -35,4 +35,3 @@ def test_every_constant_and_option_counts():
     assert len({checksum(settings) for settings in [plain, *others]}) == 6
     assert differences(plain, others[1]) == "betas=(0.8, 0.99) instead of (0.9, 0.999)"
     assert differences(plain, others[3]) == "search=Angle instead of GolsI"
-    assert from_text(to_text(plain)) == plain

@@ -479,7 +479,7 @@ def scan(**changes):
         ({"direction": landscape.weight("w")}, ValueError, "an index of one weight"),
         ({"direction": landscape.weight(torch.ones(2), 0)}, ValueError, "a weight of the model"),
         ({"model": nn.ReLU(), "loss": torch.sum}, ValueError, "model must have a parameter that requires a gradient"),
-        ({"model": 3, "loss": torch.sum}, TypeError, "model must be a module or parameters, got int"),
+        ({"model": 3, "loss": torch.sum}, TypeError, "model must be a module or its parameters, got int"),
         ({"model": [3], "loss": torch.sum}, TypeError, "got a int among them"),
     ],
 )

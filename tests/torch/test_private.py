@@ -48,9 +48,8 @@ def test_lengths_and_weighted_means(monkeypatch):
     private.foreach_lerp_(moved, ends, 0.25)
     norms = private.foreach_norm(tensors, torch.float32)
     monkeypatch.delattr(torch, "_foreach_norm")
-    monkeypatch.delattr(torch, "_foreach_lerp_")
     again = [tensor.clone() for tensor in tensors]
-    private.foreach_lerp_(again, ends, 0.25)
+    private.loop("lerp_")(again, ends, 0.25)
     torch.testing.assert_close(moved, again)
     torch.testing.assert_close(norms, private.foreach_norm(tensors, torch.float32))
 
@@ -87,3 +86,13 @@ def test_a_function_that_is_not_compiled():
     function = private.not_compiled(lambda: calls.append(torch.compiler.is_compiling()))
     torch.compile(lambda: function(), backend="eager")()
     assert calls == [False]
+
+
+def test_gradients_are_switched_on_and_off():
+    before = torch.is_grad_enabled()
+    try:
+        for enabled in (False, True):
+            private.set_grad(enabled)
+            assert torch.is_grad_enabled() is enabled
+    finally:
+        torch.set_grad_enabled(before)

@@ -292,7 +292,7 @@ def test_hooks_run_once_for_each_evaluation_and_spoil_no_variance(model, diagona
     assert len(calls) == problem.optimizer.evaluations * len(parameters)
     chosen = problem.draw()
     session = problem.optimizer._session
-    evaluated = session.sensor.per_sample.evaluate(problem.losses_of(chosen))
+    evaluated = session.sensor.evaluate(problem.losses_of(chosen))
     line = session.line
     rows = [flat(torch.autograd.grad(loss, parameters)) for loss in map(problem.losses_of, chosen[:, None])]
     for parameter in parameters:
@@ -300,7 +300,8 @@ def test_hooks_run_once_for_each_evaluation_and_spoil_no_variance(model, diagona
     rows = torch.stack([flat(torch.autograd.grad(problem.losses_of(one[None])[0], parameters)) for one in chosen])
     along = flat(line.directions)
     expected = (along.square() * rows.var(dim=0)).sum() if diagonal else (rows @ along).var()
-    assert session.sensor.per_sample.variance(evaluated, line) == pytest.approx(float(expected) / len(chosen), rel=1e-6)
+    variance = session.sensor._variance(evaluated, line, steepest=False)
+    assert variance == pytest.approx(float(expected) / len(chosen), rel=1e-6)
 
 
 def test_reentrant_checkpoints_hide_the_graph_and_are_refused():

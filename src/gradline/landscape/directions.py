@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradline.torch.snapshot import Snapshot
+from gradline.torch.snapshot import Snapshot, trainable
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,22 +76,9 @@ class Point:
     """Trainable parameters with their names, and a snapshot of everything that an evaluation changes."""
 
     def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
-        self.modules: list[nn.Module] = []
-        if isinstance(model, nn.Module):
-            self.modules = list(model.modules())
-            named: list[tuple[str, Tensor]] = list(model.named_parameters())
-        elif isinstance(model, Tensor):
-            raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
-        else:
-            try:
-                named = [(str(place), parameter) for place, parameter in enumerate(model)]
-            except TypeError:
-                raise TypeError(f"model must be a module or parameters, got {type(model).__name__}") from None
-        self.names = [name for name, parameter in named if _moves(parameter)]
-        self.parameters = [parameter for _, parameter in named if _moves(parameter)]
-        if not self.parameters:
-            raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
-        self._snapshot = Snapshot(self.parameters, self.modules)
+        modules, found = trainable(model)
+        self.names, self.parameters = list(found), list(found.values())
+        self._snapshot = Snapshot(self.parameters, modules)
         self.origins = self._snapshot.values
 
     @contextmanager
@@ -226,9 +213,3 @@ def _split(vector: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:
         piece.reshape(parameter.shape).to(device=parameter.device, dtype=parameter.dtype)
         for piece, parameter in zip(pieces, parameters, strict=True)
     ]
-
-
-def _moves(parameter: Any) -> bool:
-    if not isinstance(parameter, Tensor):
-        raise TypeError(f"model must be a module or parameters, got a {type(parameter).__name__} among them")
-    return parameter.requires_grad

@@ -18,7 +18,7 @@ from gradline.landscape.results import Array
 from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.moments.independence import find_batch_norm
+from gradline.torch.moments.graph import find_batch_norm
 
 Losses = Callable[..., Tensor]
 

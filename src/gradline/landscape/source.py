@@ -7,7 +7,8 @@ the loss returns per-sample losses: then its samples are numbered by their order
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from gradline.searches.arguments import require
 from gradline.torch import batches
-from gradline.torch.batches import Batches, _check_tensors, _loader_epoch
+from gradline.torch.batches import Batches, _check_tensors, _loader_epoch, unchanged
 
 Index = NDArray[np.int64]
 
@@ -52,6 +53,7 @@ class Loader:
 
     def __init__(self, loader: DataLoader[Any], seed: int) -> None:
         self.loader, self.seed = loader, seed
+        self.unchanged = partial(unchanged, loader)
         self.samples = None  # known after a pass
 
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
@@ -63,22 +65,6 @@ class Loader:
             start += size
         if start == 0:
             raise ValueError("data must have at least one batch, got an empty DataLoader")
-
-    @contextmanager
-    def unchanged(self) -> Iterator[None]:
-        """Context manager that restores the loader's random number generators, which scans seed."""
-        loader = self.loader
-        samplers = (loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None))
-        names = [(one, name) for one in samplers for name in ("generator", "epoch") if hasattr(one, name)]
-        kept = [(one, name, getattr(one, name)) for one, name in names]
-        state = None if loader.generator is None else loader.generator.get_state()
-        try:
-            yield
-        finally:
-            for one, name, value in kept:
-                setattr(one, name, value)
-            if state is not None and loader.generator is not None:
-                loader.generator.set_state(state)
 
 
 def length(batch: Any) -> int:

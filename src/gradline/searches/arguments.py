@@ -51,8 +51,9 @@ def require_budget(max_probes: int | None) -> None:
 
 def require_guess(memory: float) -> float:
     """Require a number as the memory of a search that starts at the previous step, and return it."""
-    is_number = isinstance(memory, float | int) and not math.isnan(memory)
-    require(is_number, "memory", "a number", "it is the previous step", memory)
+    if type(memory) is not float or math.isnan(memory):
+        is_number = isinstance(memory, float | int) and not math.isnan(memory)
+        require(is_number, "memory", "a number", "it is the previous step", memory)
     return memory
 
 

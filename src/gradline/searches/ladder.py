@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from gradline.protocol import Outcome, Slope, Stop
@@ -51,8 +50,7 @@ class Rung(NamedTuple):
         return Outcome(self.step, self.probe, self.stop, memory)
 
 
-@dataclass(frozen=True, slots=True)
-class Ladder:
+class Ladder(NamedTuple):
     """Bounds and growth factor of the steps, and the largest number of probes."""
 
     growth: float

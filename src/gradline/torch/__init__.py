@@ -4,10 +4,9 @@ from gradline.torch import batches
 from gradline.torch.angle import Angle
 from gradline.torch.average import LateAverage
 from gradline.torch.constructors import GOLSI, PrLS
-from gradline.torch.learning_rate import StepRecorder, find_lr
+from gradline.torch.learning_rate import NoSchedule, StepRecorder, find_lr
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.scalars import log_scalars
-from gradline.torch.schedule import NoSchedule
 
 __all__ = [
     "GOLSI",

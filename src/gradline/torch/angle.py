@@ -17,6 +17,9 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
                                  rate α is added to x in place
     STEPS   not finite           the same point is evaluated again, on the next mini-batch         STEPS
     STEPS   not finite again     the last step is halved, at last undone (START)                   STEPS
+    STEPS   far longer than      as one that is not finite, but the step is halved once at most    STEPS
+            usual, and uphill
+            along the last step
 
 The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearchOptimizer(params, searches.Angle(),
 direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
@@ -30,28 +33,36 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import ExitStack
 from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from gradline.driver import Driver, Mark, State
+from gradline.driver import Mark, State
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.searches import Angle as AngleSearch
-from gradline.searches.angle import AngleMemory
 from gradline.torch.angle_state import RULE, AngleState, Phase
 from gradline.torch.arguments import check_group, check_params, without_lr, without_lrs
-from gradline.torch.base import EvalMode, caller, warn_of, without_grad
-from gradline.torch.buckets import AVERAGE, DISPLACEMENT, ORIGIN, Bucket, add_state, average, buckets_of, measured
+from gradline.torch.base import caller, warn_of, without_grad
+from gradline.torch.buckets import (
+    AVERAGE,
+    DISPLACEMENT,
+    ORIGIN,
+    Bucket,
+    add_state,
+    average,
+    buckets_of,
+    measured,
+    slope_along_step,
+)
 from gradline.torch.context import ModuleContext
-from gradline.torch.distributed.reduce import find
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
-from gradline.torch.measuring import LocalReduce
-from gradline.torch.outliers import OutlierGuard
+from gradline.torch.outliers import LOOKS
+from gradline.torch.private import set_grad
 
 __all__ = ["Angle"]
 
@@ -136,60 +147,31 @@ class Angle(AngleState):
             )
         if type(average) is not bool:
             raise TypeError(f"average must be True or False (whether eval() uses an average), got {average!r}")
-        self.average = average
-        self._driver = Driver(AngleSearch(**without_lr(options)))
-        self._phase = Phase.START
-        self._evaluating = False
-        self._guard = OutlierGuard()
-        self._moving = False  # within an update of the parameters
-        self._failures = 0  # evaluations in a row that were not finite
-        self._averaged = 0  # points in the average
-        self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
-        self._before: AngleMemory = self._driver.memory
-        self._buckets: list[Bucket] | None = None
-        self._others: list[Tensor] = []  # parameters without a gradient
-        self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
-        self._statistics: list[Tensor] = []  # averages of running statistics
-        self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
-        self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
-        self._ranks = LocalReduce()
-        self._process_group = process_group
-        self._context = ModuleContext(self._parameters, model)
-        self._context.on_found = self._discover
-        self._around: list[int] | None = None
-        self._unsettled = False  # a state was loaded, and no step taken since
-        self._average_in_model = False  # it was saved in `eval()` without the average
-        self._flat = 0  # gradients in a row that were zero
-        self._told_of_flat_loss = False
-        self._optimizer_search_hooks = OrderedDict()
-        self._stepping = False
         defaults = {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay, "lr_scale": lr_scale}
         if not isinstance(params, Tensor):
             params = without_lrs(params)
-        super().__init__(params, defaults)
+        search = AngleSearch(**without_lr(options))
+        context = ModuleContext(self._parameters, model, process_group)
+        super().__init__(params, defaults, search, context, average=average)
+        self._moving = False  # within an update of the parameters
+        self._flat = 0  # gradients in a row that were zero
+        self._told_of_flat_loss = False
         self.param_groups[0][RULE] = repr(self.search)  # checkpoints load only existing keys
         self._show(0.0)
-
-    @property
-    def evaluations(self) -> int:
-        """Number of gradients used: calls of `step`."""
-        return self._driver.evaluations
-
-    @property
-    def iterations(self) -> int:
-        """Number of steps taken, and of attempts that ended without one."""
-        return self._driver.iterations
 
     @property
     def last(self) -> Record[Any, Any]:
         """Record of the last step: its size `.step`, `.cosine`, and the reason `.stop`."""
         last = self._driver.last
         if self._phase is Phase.STEPS and (last is None or self._driver.taken > 1):
-            memory, (along, scale) = self._driver.memory, self._heading
-            outcome = Outcome(memory.step, 0, Stop.ANGLE, memory)
-            origin = Origin(Heading(math.nan, along, scale), math.nan)
-            return Record(self.search, origin, self._before, outcome, [(memory.step, Slope(math.nan))])
+            memory = self._driver.memory
+            return self._record(memory.step, Outcome(memory.step, 0, Stop.ANGLE, memory))
         return self._driver.record
+
+    def _record(self, step: float, outcome: Outcome[Any]) -> Record[Any, Any]:
+        """Return the record of a step, which is not measured along a line."""
+        origin = Origin(Heading(math.nan, *self._heading), math.nan)
+        return Record(self.search, origin, self._before, outcome, [(step, Slope(math.nan))])
 
     @property
     def probing(self) -> bool:
@@ -233,25 +215,31 @@ class Angle(AngleState):
         return loss
 
     def _evaluate(self, closure: Callable[[], Any]) -> Any:
-        self._stepping = self._context.stepping = True
+        context = self._context
+        self._stepping = context.stepping = True
         try:
-            if not self._context.known:
-                self._discover()
-            with self._ranks.failing_together(), torch.enable_grad():
+            if not context.known:
+                context.discover()
+            set_grad(True)
+            if context.known and context.ranks.size == 1:
+                return closure()
+            with context.failing_together():
                 return closure()
         except BaseException:
-            self._context.statistics.put_back()
+            set_grad(False)
+            context.statistics.put_back()
             raise
         finally:
-            self._stepping = self._context.stepping = False
+            set_grad(False)
+            self._stepping = context.stepping = False
 
     def _advance(self) -> None:
         """Use the current gradients as the table at the head of this file says."""
         if not self._context.known:
-            self._discover(last=True)
+            self._context.discover(last=True)
         if self._unsettled and not self._settle():
             return
-        with self._ranks.telling():
+        with self._context.ranks.telling():
             buckets = self._collected()
         numbers, phase = self._numbers(), self._phase
         try:
@@ -263,7 +251,7 @@ class Angle(AngleState):
         except BaseException:
             self._undo(buckets, *numbers)
             raise
-        self._ranks.moved()
+        self._context.ranks.moved()
         self._show_step()
         if ended and (self._optimizer_search_hooks or self._phase is Phase.START):
             record = self.last
@@ -329,15 +317,23 @@ class Angle(AngleState):
     def _step(self, buckets: list[Bucket], gg: float, gu: float, uu: float, *, scaled: bool) -> bool:
         """Accept the current point and take the next step from it; return whether a step was taken or given up."""
         if not (math.isfinite(gg) and math.isfinite(gu) and math.isfinite(uu)) or self._overflows(buckets, gg):
-            return self._halve(buckets, scaled=scaled)
+            return self._halve(buckets, patience=_PATIENCE[scaled])
+        norm = math.sqrt(gg)
+        if self._overshoots(buckets, norm):
+            self._guard = self._guard.after(norm)
+            return self._halve(buckets, patience=_PATIENCE[False])
         self._failures = 0
         state = self._driver.state
         memory = self.search.count_step(state.memory)
         self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
         self._accept(buckets)
-        norm = math.sqrt(gg)
         self._move(buckets, norm, gu, norm * math.sqrt(uu))
         return True
+
+    def _overshoots(self, buckets: list[Bucket], norm: float) -> bool:
+        """Return whether a gradient is far longer than usual, and the loss increases along the last step."""
+        outlier = self._failures < LOOKS and self._guard.is_outlier(norm)
+        return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
     def _accept(self, buckets: list[Bucket]) -> None:
         """Average the current point."""
@@ -372,12 +368,12 @@ class Angle(AngleState):
         self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
-    def _halve(self, buckets: list[Bucket], *, scaled: bool) -> bool:
-        """Evaluate a point that is not finite again, halve its step, and undo it where that does not help."""
+    def _halve(self, buckets: list[Bucket], *, patience: int) -> bool:
+        """Evaluate a rejected point again, halve its step, and undo it where that does not help."""
         self._context.statistics.put_back()
         self._failures += 1
         driver = self._driver
-        if self._failures <= _PATIENCE[scaled]:
+        if self._failures <= patience:
             return False
         memory = self.search.halve_step(driver.memory)
         times = float(memory.taken + 1)
@@ -390,13 +386,7 @@ class Angle(AngleState):
             return False
         for bucket in buckets:
             bucket.go_back()
-        record: Record[Any, Any] = Record(
-            self.search,
-            Origin(Heading(math.nan, *self._heading), math.nan),
-            self._before,
-            Outcome(0.0, None, Stop.NON_FINITE, self.search.start()),
-            [(memory.step, Slope(math.nan))],
-        )
+        record = self._record(memory.step, Outcome(0.0, None, Stop.NON_FINITE, self.search.start()))
         self._forget(buckets)
         state = driver.state
         driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
@@ -430,7 +420,8 @@ class Angle(AngleState):
     def _continue_first(self, buckets: list[Bucket], gg: float, gd: float, dd: float) -> bool:
         """Tell the first search the slope at its probe; return whether it has ended."""
         driver = self._driver
-        if self._ranks.any(not all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)):
+        finite = all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)
+        if self._context.ranks.any(not finite):
             gd = math.nan  # gradients may be finite there, as of a linear loss
         outcome = driver.observe(Slope(gd))
         if outcome is None:
@@ -508,7 +499,7 @@ class Angle(AngleState):
         self._context.listen()
 
     @torch.no_grad()
-    def eval(self) -> EvalMode:
+    def eval(self) -> ExitStack:
         """Set the parameters to the average (without one: the last accepted point) until `train()`.
 
         The running statistics of BatchNorm are set to their average too. Also a context manager:
@@ -522,7 +513,7 @@ class Angle(AngleState):
                 self._settle()
             self._evaluating = True
             self._swap()
-        return EvalMode(self, previously)
+        return self._until_exit(previously)
 
     @torch.no_grad()
     def train(self) -> None:
@@ -549,23 +540,6 @@ class Angle(AngleState):
 
     def _shown_in(self, group: dict[str, Any], step: float) -> float:
         return step * group["lr_scale"]  # type: ignore[no-any-return]
-
-    def _discover(self, *, last: bool = False) -> None:
-        """Find layers with running statistics and other processes, from the modules known so far.
-
-        `last`: an evaluation has been made, so that no further modules are expected.
-        """
-        if self._context.known:
-            return
-        self._context.refresh()
-        self._set_statistics()
-        around = self._context.around()
-        if self._around is None or list(map(id, around)) != self._around:
-            self._ranks = find(self._parameters(), around, self._process_group)
-            self._around = list(map(id, around))
-        if last:
-            self._context.stop()
-            self._around = None
 
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have a gradient, in buckets with their gradients."""
@@ -599,7 +573,7 @@ class Angle(AngleState):
 
     def _measure(self, buckets: list[Bucket]) -> tuple[float, float, float]:
         """Return g·g, g·u and u·u for the gradient g and the stored displacement or direction u."""
-        ranks = self._ranks
+        ranks = self._context.ranks
         if ranks.size > 1:
             ranks.begin(self._settings)
             ranks.at(self.iterations + 1, 0, self._driver.memory.step)
@@ -612,7 +586,7 @@ class Angle(AngleState):
         squares = (
             (float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients if g.numel()
         )
-        return self._ranks.any(any(square > largest for square, largest in squares))
+        return self._context.ranks.any(any(square > largest for square, largest in squares))
 
     def _settings(self) -> dict[str, str]:
         """Settings that determine the steps: they must be equal in all processes that train one model."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import json
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -21,9 +20,7 @@ from gradline.torch.base import GradlineOptimizer
 from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
 from gradline.torch.checkpoint import check_fields, damaged, read, with_fields
 from gradline.torch.context import ModuleContext
-from gradline.torch.direction import own_attributes
 from gradline.torch.distributed.sharded import is_sharded, local, whole
-from gradline.torch.measuring import LocalReduce
 from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import own_buffers
 
@@ -45,27 +42,32 @@ class Phase(Enum):
 class AngleState(GradlineOptimizer):
     """Torch optimizer with the state of `Angle`."""
 
-    average: bool
-    """Whether `eval()` uses an average of the points."""
-    _driver: Driver
-    _phase: Phase
-    _evaluating: bool
-    _guard: OutlierGuard
-    _failures: int  # evaluations in a row that were not finite
-    _averaged: int  # points in the average
-    _heading: tuple[float, float]  # g·w and ‖g‖‖w‖ at the last step
-    _before: AngleMemory  # memory before the last step
-    _buckets: list[Bucket] | None
-    _others: list[Tensor]  # parameters without a gradient
-    _idle: list[list[Tensor]]  # those of them that have moved before, and their averages
-    _statistics: list[Tensor]  # averages of running statistics
-    _of_training: list[Tensor]  # running statistics of training, until their layers are known
-    _replaced: list[tuple[nn.Module, str, Tensor]]  # those of training, in eval()
-    _context: ModuleContext
-    _ranks: LocalReduce
-    _process_group: Any
-    _unsettled: bool  # a state was loaded, and no step taken since
-    _average_in_model: bool  # it was saved in `eval()` without the average
+    def __init__(
+        self, params: Any, defaults: dict[str, Any], search: AngleSearch, context: ModuleContext, *, average: bool
+    ) -> None:
+        self.average = average
+        """Whether `eval()` uses an average of the points."""
+        self._driver = Driver(search)
+        self._phase = Phase.START
+        self._evaluating = False
+        self._guard = OutlierGuard()
+        self._failures = 0  # evaluations in a row that were not finite
+        self._averaged = 0  # points in the average
+        self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
+        self._before: AngleMemory = self._driver.memory  # memory before the last step
+        self._buckets: list[Bucket] | None = None
+        self._others: list[Tensor] = []  # parameters without a gradient
+        self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
+        self._statistics: list[Tensor] = []  # averages of running statistics
+        self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
+        self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
+        self._context = context
+        self._context.discovered = self._set_statistics
+        self._unsettled = False  # a state was loaded, and no step taken since
+        self._average_in_model = False  # it was saved in `eval()` without the average
+        self._stepping = False
+        self._optimizer_search_hooks = OrderedDict()
+        super().__init__(params, defaults)
 
     @property
     def search(self) -> AngleSearch:
@@ -117,7 +119,7 @@ class AngleState(GradlineOptimizer):
             part.copy_(other)
             other.copy_(now if exact is None else local(exact))
         self._set_statistics()
-        self._ranks.moved()
+        self._context.ranks.moved()
 
     @property
     def _swapped(self) -> bool:
@@ -337,33 +339,14 @@ class AngleState(GradlineOptimizer):
         return pending is None and not self.average and None in points.values()
 
     def __getstate__(self) -> dict[str, Any]:
-        # torch's own method omits everything but state and groups.
-        self._refuse_in_closure("copying it")
         return {
-            **own_attributes(self),
-            "_process_group": None,
-            "_ranks": LocalReduce(),
+            **super().__getstate__(),
             "_buckets": None,
             "_others": [],
             "_idle": [],
             "_of_training": self._training_statistics(),
             "_replaced": [],
         }
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> AngleState:
-        # A copy keeps the process group; a pickle may be read in another process.
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
-        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._process_group = self._process_group
-        return copied
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        if "_optimizer_search_hooks" not in self.__dict__:
-            self._optimizer_search_hooks = OrderedDict()
-        if "_driver" in state:  # a copy of the whole optimizer, not a state_dict
-            self._context.listen()
 
 
 def _alike(tensors: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import copy
 import sys
 import warnings
 from abc import abstractmethod
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
-from types import TracebackType
 from typing import Any, TypeAlias, TypeVar, cast
 
 import torch
@@ -17,13 +18,15 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
+from gradline.driver import Driver
 from gradline.protocol import Record, Search, Stop
-from gradline.torch.direction import set_lr
+from gradline.torch.context import ModuleContext
+from gradline.torch.direction import own_attributes, set_lr
 from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
-from gradline.torch.private import foreach_mul_, not_compiled
+from gradline.torch.private import foreach_mul_, not_compiled, set_grad
 
-__all__ = ["EvalMode", "GradlineOptimizer", "SearchHook", "caller", "warn_of", "without_grad"]
+__all__ = ["GradlineOptimizer", "SearchHook", "caller", "warn_of", "without_grad"]
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 """Hook of `register_search_hook`."""
@@ -39,28 +42,30 @@ class GradlineOptimizer(Optimizer):
     # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
     _step_supports_amp_scaling = True
 
+    _driver: Driver
     _stepping: bool
+    _context: ModuleContext
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
     @property
-    @abstractmethod
     def search(self) -> Search[Any, Any]:
-        """The rule that finds the step sizes."""
+        """The line search that finds the step sizes, with its settings."""
+        return self._driver.search
 
     @property
-    @abstractmethod
     def evaluations(self) -> int:
         """Number of gradient evaluations: closure calls, and `step()` calls without a closure."""
+        return self._driver.evaluations
 
     @property
-    @abstractmethod
     def iterations(self) -> int:
-        """Number of finished searches."""
+        """Number of finished searches. Each step of `gradline.Angle` counts as one."""
+        return self._driver.iterations
 
     @property
-    @abstractmethod
     def last(self) -> Record[Any, Any]:
-        """Record of the last search: its `.step`, `.stop`, `.evaluations`, `.transcript`."""
+        """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; a step of 0 before."""
+        return self._driver.record
 
     @property
     @abstractmethod
@@ -68,8 +73,15 @@ class GradlineOptimizer(Optimizer):
         """Whether `eval()` would move the parameters, because training is at another point than it evaluates."""
 
     @abstractmethod
-    def eval(self) -> EvalMode:
+    def eval(self) -> ExitStack:
         """Set the parameters to the values to evaluate or save, until `train()`; also a context manager."""
+
+    def _until_exit(self, previously: bool) -> ExitStack:
+        """Return a context manager that calls `train()` at exit, unless `eval()` was in force previously."""
+        mode = ExitStack()
+        if not previously:
+            mode.callback(self.train)
+        return mode
 
     @abstractmethod
     def train(self) -> None:
@@ -178,9 +190,30 @@ class GradlineOptimizer(Optimizer):
                     f"use torch.view_as_complex of that in the model"
                 )
 
+    def __getstate__(self) -> dict[str, Any]:
+        # torch's own method omits everything but state and groups.
+        self._refuse_in_closure("copying it")
+        return own_attributes(self)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)
+        if "_optimizer_search_hooks" not in self.__dict__:
+            self._optimizer_search_hooks = OrderedDict()
+        if "_stepping" in state:  # a copy of the whole optimizer, not a state_dict
+            self._context.listen()
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> GradlineOptimizer:
+        # A copy keeps the process group; a pickle may be read in another process.
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
+        copied._context.process_group = self._context.process_group
+        return copied
+
     def _call_hooks(self, record: Record[Any, Any]) -> None:
-        for hook in list(self._optimizer_search_hooks.values()):
-            hook(record)
+        if self._optimizer_search_hooks:
+            for hook in list(self._optimizer_search_hooks.values()):
+                hook(record)
 
 
 class Group(dict[str, Any]):
@@ -204,23 +237,6 @@ class Group(dict[str, Any]):
             )
 
 
-class EvalMode:
-    """Context manager returned by `eval()`: restores the previous mode at exit."""
-
-    def __init__(self, optimizer: GradlineOptimizer, previously: bool) -> None:
-        self._optimizer = optimizer
-        self._previously = previously
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if not self._previously:
-            self._optimizer.train()
-
-
 def without_grad(step: F) -> F:
     """Decorate `step` as `torch.no_grad()` does, with fewer calls: those take longer than the update of a small model.
 
@@ -233,10 +249,10 @@ def without_grad(step: F) -> F:
             return _uncompiled(step, self, closure)
         before = torch.is_grad_enabled()
         try:
-            torch.set_grad_enabled(False)
+            set_grad(False)
             return step(self, closure)
         finally:
-            torch.set_grad_enabled(before)
+            set_grad(before)
 
     return cast(F, run)
 

@@ -30,7 +30,7 @@ import itertools
 import operator
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 from weakref import WeakSet
 
 import numpy as np
@@ -66,14 +66,14 @@ def full(*source: Any) -> Batches:
     else:
         _check_tensors(source)
         whole = source
-    return Batches(_Whole(whole), keep=True, source=source)
+    return Batches(_Epochs(lambda *_: iter((whole,)), 0, []), keep=True, source=source)
 
 
 class Batches(Iterator[Any]):
     """Endless iterator over mini-batches whose position can be saved and restored."""
 
     def __init__(
-        self, stream: _Stream, *, keep: bool, source: tuple[Any, ...] = (), batch_size: int | None = None
+        self, stream: _Epochs, *, keep: bool, source: tuple[Any, ...] = (), batch_size: int | None = None
     ) -> None:
         self._stream = stream
         self._keep = keep
@@ -162,32 +162,6 @@ class _Taken(Iterator[Any]):
 
     def __next__(self) -> Any:
         return next(self._rest)
-
-
-class _Stream(Protocol):
-    """Endless source of batches. `load_state_dict` returns the batch that was current at the saved position."""
-
-    def next(self) -> Any: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any: ...
-
-
-class _Whole:
-    """Stream that returns all data every time."""
-
-    def __init__(self, whole: Any) -> None:
-        self.whole = whole
-
-    def next(self) -> Any:
-        return self.whole
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        return self.whole
 
 
 class _Epochs:
@@ -298,8 +272,7 @@ def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[An
     torch's samplers shuffle by their own generator if they have one, and the loader seeds its workers by its own. Other
     code draws from the global generator when the iterator is created or the first batch is read.
     """
-    samplers: list[Any] = [loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
-    for sampler in samplers:
+    for sampler in _samplers(loader):
         if hasattr(sampler, "generator"):
             sampler.generator = torch.Generator().manual_seed(seed)
         if hasattr(sampler, "set_epoch"):
@@ -312,6 +285,26 @@ def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[An
         first = list(itertools.islice(batches, 1))
     yield from first
     yield from batches
+
+
+def _samplers(loader: DataLoader[Any]) -> list[Any]:
+    return [loader.sampler, loader.batch_sampler, getattr(loader.batch_sampler, "sampler", None)]
+
+
+@contextmanager
+def unchanged(loader: DataLoader[Any]) -> Iterator[None]:
+    """Context manager that restores the random number generators of a loader and its samplers, and their epoch."""
+    kept = [(one, name) for one in _samplers(loader) for name in ("generator", "epoch") if hasattr(one, name)]
+    values = [getattr(one, name) for one, name in kept]
+    found = {id(one): one for one in (loader.generator, *values) if isinstance(one, torch.Generator)}
+    states = [(generator, generator.get_state()) for generator in found.values()]
+    try:
+        yield
+    finally:
+        for (one, name), value in zip(kept, values, strict=True):
+            setattr(one, name, value)
+        for generator, state in states:
+            generator.set_state(state)
 
 
 def _join(parts: list[Any]) -> Any:

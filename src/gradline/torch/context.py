@@ -12,6 +12,7 @@ import itertools
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import torch
@@ -19,6 +20,8 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_pre_hook
 from torch.utils.hooks import RemovableHandle
 
+from gradline.torch.distributed.reduce import find
+from gradline.torch.measuring import LocalReduce
 from gradline.torch.private import own_parameters, submodules
 from gradline.torch.statistics import RunningStatistics
 
@@ -29,33 +32,40 @@ _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 
 
 class ModuleContext:
-    """The modules that contain some parameters, and the running statistics of their layers.
+    """The modules that contain some parameters, their running statistics, and the processes that train them.
 
     Args:
         parameters: returns the parameters.
         model: the model, if known. Otherwise modules are found between `listen` and `stop`.
+        process_group: the processes, if they are not to be inferred from the modules.
     """
 
-    def __init__(self, parameters: Callable[[], list[Tensor]], model: nn.Module | None = None) -> None:
+    def __init__(
+        self, parameters: Callable[[], list[Tensor]], model: nn.Module | None = None, process_group: Any = None
+    ) -> None:
         self.parameters = parameters
+        self.process_group = process_group
+        self.ranks = LocalReduce()  # the processes that take part in each evaluation
         self._roots = _Modules()  # called modules that contain our parameters
         self._others = _Modules()  # modules to ignore when they are called
         self.statistics = RunningStatistics()
         self.key: int | None = None  # while it listens
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
-        self.on_found: Callable[[], None] = lambda: None
+        self.discovered: Callable[[], None] = lambda: None  # called after each `discover`
+        self._around: list[nn.Module] | None = None  # the modules when processes were last looked for
+        self._under_way: ExitStack | None = None  # of an evaluation in which processes may be discovered
         self._given = model
         if model is not None:
             self._roots.add(model)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A copy belongs to other modules and finds them itself.
-        return {"parameters": self.parameters, "on_found": self.on_found}
+        # A copy belongs to other modules and finds them, and other processes, itself.
+        return {"parameters": self.parameters, "discovered": self.discovered}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__(state["parameters"])  # type: ignore[misc]
-        self.on_found = state["on_found"]
+        self.discovered = state["discovered"]
 
     def listen(self) -> None:
         """Find the modules that are called from now on, until `stop`; with a given model, do nothing."""
@@ -69,14 +79,35 @@ class ModuleContext:
         self.known = True
         _listening.discard(self)
 
-    def around(self) -> list[nn.Module]:
-        """Return the modules that contain any of the parameters, directly or in a submodule."""
-        ours = self._ids()
-        return [module for module in self._all() if _holds_any(module, ours)]
+    def discover(self, *, last: bool = False) -> None:
+        """Find layers with running statistics and other processes, from the modules known so far.
 
-    def refresh(self) -> None:
-        """Update the tracked layers from the modules found, which may have changed."""
+        `last`: an evaluation has been made, so that no further modules are expected.
+        """
+        if self.known:
+            return
         self.statistics.watch(self._layers())
+        ours = self._ids()
+        around = [module for module in self._all() if _holds_any(module, ours)]
+        if self._around is None or list(map(id, around)) != list(map(id, self._around)):
+            self.ranks = find(self.parameters(), around, self.process_group)
+            if self._under_way is not None:
+                self._under_way.enter_context(self.ranks.failing_together(in_forward=True))
+            self._around = around
+        self.discovered()
+        if last:
+            self.stop()
+            self._around = None  # do not keep a model alive
+
+    @contextmanager
+    def failing_together(self) -> Iterator[None]:
+        """Context manager of an evaluation that fails in all processes if in one; they may be discovered in it."""
+        with ExitStack() as self._under_way:
+            try:
+                self._under_way.enter_context(self.ranks.failing_together())
+                yield
+            finally:
+                self._under_way = None
 
     def called(self, module: nn.Module) -> None:
         """Handle the start of a module's forward pass."""
@@ -88,7 +119,7 @@ class ModuleContext:
             return
         if _holds_any(module, self._ids()):
             self._roots.add(module)
-            self.on_found()
+            self.discover()
         for part in _submodules(module):
             if part not in self._roots:
                 self._others.add(part)

@@ -111,23 +111,21 @@ class Update:
         base, first = self.base, line.parameters[0]
         if type(base) not in _FUSED or not all(p.is_cpu and p.dtype == first.dtype for p in line.parameters):
             return False
-        parts = {id(p): part for p, *part in zip(line.parameters, line.directions, gradients.tensors, strict=True)}
+        places = {id(parameter): place for place, parameter in enumerate(line.parameters)}
         calls = []
         for group in base.param_groups:
             if any(map(group.get, _CHOSEN)) or group.get("fused") is False:
                 return False
-            lists: list[list[Tensor]] = [[], [], [], [], []]
-            for parameter in group["params"]:
-                held, part = base.state.get(parameter, {}), parts.get(id(parameter))
-                if part is not None:
-                    if "exp_avg" not in held:
-                        return False
-                    tensors = (*part, held["exp_avg"], held["exp_avg_sq"], held["step"])
-                    for tensor, found in zip(tensors, lists, strict=True):
-                        if not tensor.is_contiguous():  # the kernel goes through memory
-                            return False
-                        found.append(tensor)
-            if lists[0]:
+            moving = [p for p in group["params"] if id(p) in places]
+            held = [base.state.get(parameter, {}) for parameter in moving]
+            if not all("exp_avg" in state for state in held):
+                return False
+            chosen = [places[id(parameter)] for parameter in moving]
+            lists = [[tensors[place] for place in chosen] for tensors in (line.directions, gradients.tensors)]
+            lists += [[state[name] for state in held] for name in ("exp_avg", "exp_avg_sq", "step")]
+            if not all(all(map(Tensor.is_contiguous, tensors)) for tensors in lists):  # the kernel goes through memory
+                return False
+            if moving:
                 calls.append((group, lists))
         foreach_zero_(line.directions)  # not a product by 0, which keeps NaN
         for group, lists in calls:

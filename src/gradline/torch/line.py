@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import partial
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import torch
@@ -51,11 +51,12 @@ class Line:
         self.ranks = ranks or LocalReduce()
         parts = self.parts
         self.origins = [part.detach().clone() for part in parts]
-        self._pair = _Pair(parts) if self.ranks.size == 1 and is_small(parts) else None
+        self._pair = _Pair(parts) if not self.sharded and is_small(parts) else None
         self.directions = self._pair.directions if self._pair else [torch.zeros_like(part) for part in parts]
         self.away = False
         self.aimed = False
         self._kinds = [_kind(part) for part in parts]
+        self._addresses = self._memory()
         self._single = single_pass(parts) and not self._pair
         self._shortest = max(torch.finfo(parameter.dtype).tiny for parameter in parameters)
         self._longest = min(torch.finfo(parameter.dtype).max for parameter in parameters)
@@ -86,15 +87,14 @@ class Line:
         line.away, line.aimed = away, aimed
         return line
 
-    def among(self, ranks: LocalReduce) -> Line:
-        """Return the same line, measured together with other processes."""
-        if ranks is self.ranks:
-            return self
-        return self._again(ranks)
-
     def conforms(self) -> bool:
         """Return whether the parameters have kept shape, dtype and device."""
-        return list(map(_kind, self.parts)) == self._kinds
+        addresses = self._memory()
+        if addresses is None or addresses != self._addresses:  # a conversion moves them to new memory
+            if list(map(_kind, self.parts)) != self._kinds:
+                return False
+            self._addresses = addresses
+        return True
 
     def converted(self) -> Line:
         """Return the line converted to the parameters' current dtype and device."""
@@ -104,11 +104,8 @@ class Line:
                     f"parameters must keep their shapes (the search moves them along its line), but one of shape "
                     f"{tuple(origin.shape)} has {tuple(parameter.shape)} now; build a new optimizer for it"
                 )
-        return self._again(self.ranks)
-
-    def _again(self, ranks: LocalReduce) -> Line:
         return Line.restored(
-            self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=ranks
+            self.parameters, self.origins, self.directions, away=self.away, aimed=self.aimed, ranks=self.ranks
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -149,6 +146,10 @@ class Line:
             self.away = False
             self.ranks.moved()
 
+    def _memory(self) -> list[int] | None:
+        """Return the addresses of the parameters' values; `None` if they are sharded."""
+        return None if self.sharded else list(map(Tensor.data_ptr, self.parameters))
+
     def versions(self) -> list[int] | None:
         """Return version counters and addresses that show writes to the parameters; `None` if they are sharded.
 
@@ -188,7 +189,7 @@ class Line:
 
     def moves(self, parameters: list[Tensor]) -> bool:
         """Return whether these are the parameters of the line (by identity)."""
-        return list(map(id, parameters)) == list(map(id, self.parameters))
+        return len(parameters) == len(self.parameters) and all(map(is_, parameters, self.parameters))
 
     def directions_of(self, parameters: list[Tensor]) -> list[Tensor]:
         """Return the direction of some parameters; zeros for those that do not move."""
@@ -218,16 +219,16 @@ class Line:
 
         Parameters that do not move do not contribute to the slope.
         """
-        along = self.directions_of(gradients.parameters)
-        if self._pair and along is self.directions:
-            square, slope, *values = self._pair.measure(gradients.tensors, more)
+        if self._pair and self.ranks.size == 1 and self.moves(gradients.parameters):
+            slope, square, *values = self._pair.measure(gradients.tensors, more)
             if 0.0 < square < math.inf and math.isfinite(slope):
                 return math.sqrt(square), slope, values
+        along = self.directions_of(gradients.parameters)
         return self.ranks.measure(gradients.parameters, gradients.tensors, along, *more)
 
     def measure_direction(self, gradients: Gradients) -> tuple[float, float]:
         """Return the length of the direction and the slope along it for a gradient."""
-        if self._pair and self.moves(gradients.parameters):
+        if self._pair and self.ranks.size == 1 and self.moves(gradients.parameters):
             square, slope = self._pair.measure_direction(gradients.tensors)
             if 0.0 < square < math.inf and math.isfinite(slope):
                 return math.sqrt(square), slope
@@ -243,6 +244,7 @@ class _Pair:
 
     def __init__(self, parameters: list[Tensor]) -> None:
         self._rows = torch.zeros(2, sum(map(Tensor.numel, parameters)), dtype=parameters[0].dtype)
+        self._products = torch.zeros(2, dtype=parameters[0].dtype)
         self._direction, self._gradient = self._rows
         self.directions, self.gradients = (views_of(row, parameters) for row in self._rows)
         self._held: list[Tensor] | None = None  # the gradients that were copied last
@@ -266,15 +268,15 @@ class _Pair:
     def measure_direction(self, gradients: list[Tensor]) -> tuple[float, float]:
         """Return d·d and d·g."""
         self.take(gradients)
-        square, slope = torch.mv(self._rows, self._direction).tolist()
+        square, slope = torch.mv(self._rows, self._direction, out=self._products).tolist()
         return square, slope
 
     def measure(self, gradients: list[Tensor], more: tuple[Tensor, ...]) -> list[float]:
-        """Return g·g, d·g and `more` scalars."""
+        """Return d·g, g·g and `more` scalars."""
         self.take(gradients)
-        numbers = torch.mv(self._rows, self._gradient)
-        slope, square, *values = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
-        return [square, slope, *values]
+        numbers = torch.mv(self._rows, self._gradient, out=self._products)
+        values: list[float] = (torch.cat((numbers, torch.stack(more))) if more else numbers).tolist()
+        return values
 
 
 _kind = attrgetter("shape", "dtype", "device")

@@ -110,9 +110,9 @@ def _measure(
     vectors: Sequence[Tensor], others: Sequence[Tensor], more: Sequence[Tensor]
 ) -> tuple[float, float, list[float]]:
     count = len(vectors)
-    products = [_dot(part, other) for part, other in zip(vectors, others, strict=False)]
+    products = [torch.dot(*_flat(part, other)) for part, other in zip(vectors, others, strict=False)]
     if single_pass(vectors):
-        numbers = _to_host([*(_dot(part, part) for part in vectors), *products, *more])
+        numbers = _to_host([*(torch.dot(*_flat(part, part)) for part in vectors), *products, *more])
         norm = math.sqrt(sum(numbers[:count]))
     else:
         precise = torch.float32 if any(part.dtype in HALF for part in vectors) else None
@@ -137,25 +137,27 @@ def gram(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[float, floa
 def _gram(first: Sequence[Tensor], second: Sequence[Tensor]) -> tuple[float, float, float]:
     count = len(first)
     pairs = [*zip(first, first, strict=True), *zip(first, second, strict=True), *zip(second, second, strict=True)]
-    numbers = _to_host([_dot(left, right) for left, right in pairs])
+    numbers = _to_host([torch.dot(*_flat(left, right)) for left, right in pairs])
     return sum(numbers[:count]), sum(numbers[count : 2 * count]), sum(numbers[2 * count :])
 
 
-def _dot(left: Tensor, right: Tensor) -> Tensor:
-    """Return an inner product, computed in float32 or better: half precision would lose the digits of the sum."""
+def _flat(left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return two tensors of one shape as vectors, in float32 or better: half precision loses the digits of a sum."""
     if left.dtype in HALF:
         left, right = left.float(), right.float()
-    if left.dim() == 1 and left.is_contiguous() and right.is_contiguous():
-        return torch.dot(left, right)
+    if left.is_contiguous() and right.is_contiguous():
+        flat = left.view(-1)
+        return flat, flat if right is left else right.view(-1)
     if not left.is_contiguous() and left.stride() == right.stride():
         # Permuted to memory order (channels_last), both can be flattened without a copy.
         order = sorted(range(left.ndim), key=left.stride, reverse=True)
         left, right = left.permute(order), right.permute(order)
-    return torch.dot(left.reshape(-1), right.reshape(-1))
+    return left.reshape(-1), right.reshape(-1)
 
 
 def _to_host(scalars: Sequence[Tensor]) -> list[float]:
     """Copy all scalars to the host in one transfer."""
     device = scalars[0].device
-    numbers: list[float] = torch.stack([scalar.to(device) for scalar in scalars]).tolist()
+    here = [scalar if scalar.device == device else scalar.to(device) for scalar in scalars]
+    numbers: list[float] = torch.stack(here).tolist()
     return numbers

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections import OrderedDict
+from contextlib import ExitStack
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradline.driver import Driver
-from gradline.protocol import Moments, Record, Search, Value, observes
+from gradline.protocol import Moments, Search, Value, observes
 from gradline.torch.arguments import (
     check_arguments,
     check_decay,
@@ -19,15 +20,16 @@ from gradline.torch.arguments import (
     without_lr,
     without_lrs,
 )
-from gradline.torch.base import EvalMode, caller, warn_of, without_grad
+from gradline.torch.base import caller, warn_of, without_grad
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
 from gradline.torch.integrations.lightning_private import accumulated_batches
-from gradline.torch.noise import Noise
-from gradline.torch.sensors import MomentsSensor, Sensor, sensor_for
+from gradline.torch.per_sample import MomentsSensor
+from gradline.torch.sensors import Sensor, sensor_for
 from gradline.torch.session import Closure, Session, Standing
+from gradline.torch.snapshot import Noise
 from gradline.torch.states import SEARCH, SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
@@ -118,9 +120,8 @@ class LineSearchOptimizer(SavedOptimizer):
         aim = SteepestDescent() if base is None else Update(base)
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
-        context = ModuleContext(self._parameters, model)
+        context = ModuleContext(self._parameters, model, process_group)
         self._session = Session(Driver(search), aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
-        self._session.process_group = process_group
         self._session.settings = self._settings
         self.spread = spread
         self.same_noise = same_noise
@@ -136,34 +137,14 @@ class LineSearchOptimizer(SavedOptimizer):
         self._show_step()
 
     @property
-    def search(self) -> Search[Any, Any]:
-        """The line search that finds the step sizes."""
-        return self._session.driver.search
-
-    @property
     def per_sample(self) -> bool:
         """Whether closures must return per-sample losses and must not call `backward()`."""
-        return self._session.sensor.per_sample is not None
+        return self._session.sensor.per_sample
 
     @property
     def probing(self) -> bool:
         """Whether the parameters are at a probe instead of an accepted point: see `eval()`."""
         return self._session.standing is Standing.PROBE
-
-    @property
-    def evaluations(self) -> int:
-        """Number of gradient evaluations: closure calls, and `step()` calls without a closure."""
-        return self._session.driver.evaluations
-
-    @property
-    def iterations(self) -> int:
-        """Number of finished searches."""
-        return self._session.driver.iterations
-
-    @property
-    def last(self) -> Record[Any, Any]:
-        """Record of the last search: its `.step`, `.evaluations`, `.stop`, `.transcript`; a step of 0 before."""
-        return self._session.driver.record
 
     @without_grad
     def step(self, closure: Closure | None = None) -> Any:
@@ -188,28 +169,29 @@ class LineSearchOptimizer(SavedOptimizer):
         if session.standing.evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
-        if closure is not None:
+        if closure is None:
+            if session.sensor.needs_loss and not self._is_preparation():
+                raise RuntimeError(
+                    f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
+                    f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
+                )
+        else:
             self._refuse_closure_of_scaler()
-        if closure is None and session.sensor.needs_loss and not self._is_preparation():
-            raise RuntimeError(
-                f"{type(driver.search).__name__} compares values of one batch, which step() without a closure does "
-                f"not see: call step(closure), or use a search that needs only slopes, such as GolsI"
-            )
-        if closure is not None and not self.spread and (count := accumulated_batches(closure)) > 1:
-            raise ValueError(
-                f"accumulate_grad_batches must be 1 for a {type(self).__name__} that makes a whole search in each step "
-                f"(Lightning lets it evaluate the last of the batches only), got {count}. Build the optimizer with "
-                f"spread=True: then each step is one probe, on all of the batches"
-            )
+            if not self.spread and (count := accumulated_batches(closure)) > 1:
+                raise ValueError(
+                    f"accumulate_grad_batches must be 1 for a {type(self).__name__} that makes a whole search in each "
+                    f"step (Lightning lets it evaluate the last of the batches only), got {count}. Build the optimizer "
+                    f"with spread=True: then each step is one probe, on all of the batches"
+                )
         self._conform()
-        if self._changed():
+        if session.standing is Standing.PROBE and self._changed():
             self._look_at_parameters()
         before, mark = driver.state.last, session.mark()
         loss = None
         noise = None
         self._stepping = session.context.stepping = True
         try:
-            session.ranks.begin(self._settings)
+            session.context.ranks.begin(self._settings)
             if closure is None:
                 session.advance(scaled=hasattr(self, "found_inf"))
             elif self.spread:
@@ -232,15 +214,16 @@ class LineSearchOptimizer(SavedOptimizer):
         finally:
             self._stepping = session.context.stepping = False
             self._hold_buffers()
-            self._show_step()
             self._note_versions()
-        last = driver.state.last
+            last = driver.state.last
+            if last is not before:
+                self._show_step()
         if last is not None and last is not before:
             warn_of(last)
             self._call_hooks(last)
         return loss.mean() if isinstance(loss, Tensor) and self.per_sample else loss
 
-    def eval(self) -> EvalMode:
+    def eval(self) -> ExitStack:
         """Set the parameters to the last accepted point, for evaluating or saving the model, until `train()`.
 
         Also a context manager: `with optimizer.eval(): ...` restores the previous mode at its end. If the parameters
@@ -260,7 +243,7 @@ class LineSearchOptimizer(SavedOptimizer):
                 self._note_versions()
             else:
                 session.standing = Standing.EVALUATION
-        return EvalMode(self, previously)
+        return self._until_exit(previously)
 
     def train(self) -> None:
         """End `eval()`: set the parameters back to the current probe, if there is one, to continue training."""
@@ -314,11 +297,11 @@ class LineSearchOptimizer(SavedOptimizer):
         self._show_step()
 
     def _note_versions(self) -> None:
-        line = self._session.line
+        line = self._session.line if self._session.standing is Standing.PROBE else None
         self._versions = None if line is None else line.versions()
 
     def _changed(self) -> bool:
-        """Whether the version counters show writes to the parameters by other code."""
+        """Whether the version counters show writes by other code to parameters that are at a probe."""
         line = self._session.line
         return line is not None and self._versions is not None and line.versions() != self._versions
 

@@ -1,76 +1,105 @@
-"""Evaluate per-sample losses: backward pass, and variances of value and slope."""
+"""The sensor of searches that need variances: it evaluates per-sample losses."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
+from gradline.protocol import Moments, Search, Slope, Value, observes_at_probes
 from gradline.torch.distributed.sharded import is_sharded
 from gradline.torch.line import Line
 from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.statistics import plain_mean_and_variance
+from gradline.torch.sensors import Evaluation, Sensor
 
 SMALL = 2**12
 """Number of weights up to which calls take more time than arithmetic."""
 
 
-@dataclass(frozen=True)
-class PerSample:
-    """Evaluates per-sample losses and the variances of value and slope over a mini-batch.
+class MomentsSensor(Sensor):
+    """Measures slope and value with their variances over the samples of the mini-batch.
 
-    `parameters` returns the parameters; `diagonal` and `allow_batch_norm` are as in [`PrLS`][gradline.PrLS].
+    The closure returns per-sample losses, and the optimizer makes the backward pass. The scalars of an evaluation are
+    the mean loss and its variance. `diagonal` and `allow_batch_norm` are as in [`PrLS`][gradline.PrLS].
     """
 
-    parameters: Callable[[], list[Tensor]]
-    diagonal: bool
-    allow_batch_norm: bool
+    observation = Moments
+    needs_loss = True
+    per_sample = True
+
+    def __init__(
+        self,
+        search: Search[Any, Any],
+        parameters: Callable[[], list[Tensor]],
+        *,
+        diagonal: bool = False,
+        allow_batch_norm: bool = False,
+    ) -> None:
+        super().__init__(search)
+        self._parameters, self._diagonal, self._allow_batch_norm = parameters, diagonal, allow_batch_norm
+        self._at_probes = observes_at_probes(search) is Moments
 
     def evaluate(self, losses: Any) -> Evaluated:
         """Clear the gradients and call `backward` on the mean of the losses."""
-        parameters = self.parameters()
+        parameters = self._parameters()
         moving = [parameter for parameter in parameters if parameter.requires_grad]
-        evaluated = Evaluated(losses, moving, allow_batch_norm=self.allow_batch_norm)
+        evaluated = Evaluated(losses, moving, allow_batch_norm=self._allow_batch_norm)
         for parameter in parameters:
             parameter.grad = None
-        evaluated.backward(variances=self.diagonal)
+        evaluated.backward(variances=self._diagonal)
         return evaluated
 
-    def value(self, evaluated: Evaluated, ranks: LocalReduce) -> tuple[float, float]:
+    def value(self, samples: Evaluated, ranks: LocalReduce) -> tuple[float, ...]:
         """Return the mean loss and its variance over the samples of all ranks."""
         with ranks.telling():
-            mean, variance = plain_mean_and_variance(evaluated.losses)
-        return ranks.pooled(len(evaluated.losses), mean, variance)
-
-    def variance(self, evaluated: Evaluated, line: Line, *, steepest: bool = False) -> float:
-        """Return the variance of the mean slope along a line; `steepest`: its direction is this negative gradient."""
-        directions = line.directions_of(evaluated.parameters)
-        if self.diagonal:
-            return _diagonal(evaluated, directions)
-        small = sum(direction.numel() for direction in directions) <= SMALL
-        alone = line.ranks.size == 1 and steepest and not small and evaluated.undisturbed
-        with line.ranks.telling():
-            slopes = evaluated.own_slopes() if alone else evaluated.slopes(directions)
-            mean, variance = plain_mean_and_variance(slopes)
-        return line.ranks.pooled(len(slopes), mean, variance)[1]
+            mean, variance = plain_mean_and_variance(samples.losses)
+        return ranks.pooled(len(samples.losses), mean, variance)
 
     def check(self, ranks: LocalReduce) -> None:
-        """Raise an error for settings that several processes do not support."""
-        sharded = [parameter for parameter in self.parameters() if is_sharded(parameter)]
+        """Raise an error for sharded parameters, and for `diagonal` in several processes."""
+        sharded = [parameter for parameter in self._parameters() if is_sharded(parameter)]
         if sharded:
             raise TypeError(
                 f"params must be whole in each process for a search that observes variances (slopes of samples are "
                 f"found from whole parameters), got a sharded one of shape {tuple(sharded[0].shape)}; use GOLSI there"
             )
-        if self.diagonal and ranks.size > 1:
+        if self._diagonal and ranks.size > 1:
             raise ValueError(
                 f"diagonal must be False in several processes (variances of components are of one process's samples), "
                 f"got True and {ranks.size} processes"
             )
+
+    def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
+        """Return all four moments; the variance of the slope is infinite if the evaluation is not finite."""
+        if not evaluation.scalars:  # a zero-gradient step without a closure primes checkpoints
+            return Moments(slope, 0.0, 0.0, 0.0)
+        value, variance = evaluation.scalars
+        slope_var = math.inf
+        if evaluation.finite and evaluation.samples is not None:
+            slope_var = self._variance(evaluation.samples, line, steepest=steepest)
+        return Moments(slope, value, variance, slope_var)
+
+    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
+        """Return slope and value, with variances if the search needs them at probes."""
+        if self._at_probes:
+            return self.at_origin(evaluation, evaluation.slope, line, steepest=False)
+        return Value(evaluation.slope, evaluation.scalars[0])
+
+    def _variance(self, samples: Evaluated, line: Line, *, steepest: bool) -> float:
+        """Return the variance of the mean slope along a line; `steepest`: its direction is this negative gradient."""
+        directions = line.directions_of(samples.parameters)
+        if self._diagonal:
+            return _diagonal(samples, directions)
+        small = sum(direction.numel() for direction in directions) <= SMALL
+        alone = line.ranks.size == 1 and steepest and not small and samples.undisturbed
+        with line.ranks.telling():
+            slopes = samples.own_slopes() if alone else samples.slopes(directions)
+            mean, variance = plain_mean_and_variance(slopes)
+        return line.ranks.pooled(len(slopes), mean, variance)[1]
 
 
 def _diagonal(evaluated: Evaluated, directions: list[Tensor]) -> float:

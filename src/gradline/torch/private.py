@@ -33,6 +33,7 @@ __all__ = [
     "not_compiled",
     "own_buffers",
     "own_parameters",
+    "set_grad",
     "submodules",
     "version",
     "when_backward_ends",
@@ -48,9 +49,9 @@ def _foreach(name: str) -> Callable[..., Any]:
 def loop(name: str) -> Callable[..., Any]:
     """Return a function that applies an in-place method to tensors one by one."""
 
-    def each(tensors: Sequence[Tensor], other: Any = None, **options: Any) -> None:
+    def each(tensors: Sequence[Tensor], *others: Any, **options: Any) -> None:
         for place, tensor in enumerate(tensors):
-            operands = [] if other is None else [other[place] if isinstance(other, list | tuple) else other]
+            operands = [other[place] if isinstance(other, list | tuple) else other for other in others]
             getattr(tensor, name)(*operands, **options)
 
     return each
@@ -63,15 +64,7 @@ foreach_mul_ = _foreach("mul_")
 foreach_div_ = _foreach("div_")
 foreach_neg_ = _foreach("neg_")
 foreach_zero_ = _foreach("zero_")
-
-
-def foreach_lerp_(tensors: Sequence[Tensor], ends: Sequence[Tensor], weight: float) -> None:
-    """Interpolate each tensor linearly towards another, in place."""
-    if hasattr(torch, "_foreach_lerp_"):
-        torch._foreach_lerp_(list(tensors), list(ends), weight)
-    else:
-        for tensor, end in zip(tensors, ends, strict=True):
-            tensor.lerp_(end, weight)
+foreach_lerp_ = _foreach("lerp_")
 
 
 def fused_adamw_(
@@ -114,6 +107,9 @@ def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None) -> list[T
         return list(torch._foreach_norm(list(tensors), 2, dtype))
     return [torch.linalg.vector_norm(tensor, dtype=dtype) for tensor in tensors]
 
+
+set_grad: Callable[[bool], Any] = getattr(torch._C, "_set_grad_enabled", torch.set_grad_enabled)
+"""Switch gradients on or off; the public class of this name takes three times as long."""
 
 version: Callable[[Tensor], int] = attrgetter("_version") if hasattr(Tensor, "_version") else lambda _: 0
 """A number that grows with each in-place operation on a tensor; 0 where torch does not tell."""

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Literal
 
 from torch.utils.hooks import RemovableHandle
@@ -81,43 +80,25 @@ def log_scalars(
         raise ValueError(
             f"as_dict must be False for a {type(writer).__name__} (its add_scalar takes one scalar), got {as_dict!r}"
         )
-    return optimizer.register_search_hook(
-        _Logging(optimizer, put, getattr(writer, "add_text", None), prefix, every, at, as_dict)
-    )
+    add_text = getattr(writer, "add_text", None)
+    stops: Counter[str] = Counter()
 
-
-class _Logging:
-    """Search hook that counts stop reasons and logs the scalars."""
-
-    def __init__(
-        self,
-        optimizer: GradlineOptimizer,
-        put: Callable[..., Any],
-        add_text: Callable[..., Any] | None,
-        prefix: str,
-        every: int,
-        at: str,
-        as_dict: bool,
-    ) -> None:
-        self._optimizer, self._put, self._add_text = optimizer, put, add_text
-        self._prefix, self._every, self._at, self._as_dict = prefix, every, at, as_dict
-        self._stops: Counter[str] = Counter()
-
-    def __call__(self, record: Record[Any, Any]) -> None:
+    def log(record: Record[Any, Any]) -> None:
         name = record.stop.name
-        self._stops[name] += 1
-        optimizer = self._optimizer
-        place = optimizer.evaluations if self._at == "evaluations" else optimizer.iterations
-        if self._add_text is not None and self._stops[name] == 1:
-            self._add_text(_tag(self._prefix, f"stops/{name.lower()}"), str(record.stop), place)
-        if self._stops.total() % self._every:
+        stops[name] += 1
+        place = optimizer.evaluations if at == "evaluations" else optimizer.iterations
+        if add_text is not None and stops[name] == 1:
+            add_text(_tag(prefix, f"stops/{name.lower()}"), str(record.stop), place)
+        if stops.total() % every:
             return
-        scalars = scalars_of(optimizer, record, self._stops, prefix=self._prefix)
-        if self._as_dict:
-            self._put(scalars, step=place)
+        scalars = scalars_of(optimizer, record, stops, prefix=prefix)
+        if as_dict:
+            put(scalars, step=place)
         else:
             for tag, value in scalars.items():
-                self._put(tag, value, place)
+                put(tag, value, place)
+
+    return optimizer.register_search_hook(log)
 
 
 def scalars_of(

@@ -10,7 +10,6 @@ processes), and keep buffers (one vector over the parameters each) and numbers, 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
@@ -18,12 +17,12 @@ import torch
 from torch import Tensor
 
 from gradline.codec import Plain, count, number
-from gradline.protocol import Heading, Moments, Search, Slope, Value, observes, observes_at_probes
+from gradline.protocol import Heading, Search, Slope, Value, observes
 from gradline.torch.displacement import Displacement
 from gradline.torch.line import Gradients, Line
+from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.outliers import OutlierGuard
-from gradline.torch.per_sample import PerSample
+from gradline.torch.outliers import LOOKS, OutlierGuard
 
 __all__ = ["Evaluation", "Sensor", "sensor_for"]
 
@@ -70,8 +69,8 @@ class Sensor:
     observation: ClassVar[type[Slope]] = Slope
     needs_loss: ClassVar[bool] = False
     """Whether `step()` needs a closure that returns the loss."""
-    per_sample: PerSample | None = None
-    """Evaluates per-sample losses, if the closure returns them."""
+    per_sample: ClassVar[bool] = False
+    """Whether the closure returns per-sample losses, which `evaluate` then receives, and makes no backward pass."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -84,6 +83,17 @@ class Sensor:
     def scalars(self, loss: Any, gradients: Gradients) -> tuple[Tensor, ...]:
         """Return the scalar tensors to measure together with the gradient."""
         return ()
+
+    def evaluate(self, losses: Any) -> Evaluated:
+        """Call `backward` on the mean of per-sample losses."""
+        raise NotImplementedError
+
+    def value(self, samples: Evaluated, ranks: LocalReduce) -> tuple[float, ...]:
+        """Return the scalars of per-sample losses, over the samples of all processes."""
+        return ()
+
+    def check(self, ranks: LocalReduce) -> None:
+        """Raise an error for settings that several processes do not support."""
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
         """Return the observation at the origin.
@@ -151,50 +161,12 @@ class ValueSensor(Sensor):
         return Value(evaluation.slope, evaluation.scalars[0])
 
 
-class MomentsSensor(Sensor):
-    """Measures slope and value with their variances over the samples of the mini-batch.
-
-    The closure returns per-sample losses, and the optimizer makes the backward pass. The scalars of an evaluation are
-    the mean loss and its variance.
-    """
-
-    observation = Moments
-    needs_loss = True
-
-    def __init__(
-        self,
-        search: Search[Any, Any],
-        parameters: Callable[[], list[Tensor]],
-        *,
-        diagonal: bool = False,
-        allow_batch_norm: bool = False,
-    ) -> None:
-        super().__init__(search)
-        self.per_sample = PerSample(parameters, diagonal, allow_batch_norm)
-        self._at_probes = observes_at_probes(search) is Moments
-
-    def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return all four moments; the variance of the slope is infinite if the evaluation is not finite."""
-        return self._moments(evaluation, slope, line, steepest=steepest)
-
-    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
-        """Return slope and value, with variances if the search needs them at probes."""
-        if self._at_probes:
-            return self._moments(evaluation, evaluation.slope, line, steepest=False)
-        return Value(evaluation.slope, evaluation.scalars[0])
-
-    def _moments(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Moments:
-        if not evaluation.scalars:  # a zero-gradient step without a closure primes checkpoints
-            return Moments(slope, 0.0, 0.0, 0.0)
-        value, variance = evaluation.scalars
-        slope_var = math.inf
-        if evaluation.finite and evaluation.samples is not None and self.per_sample is not None:
-            slope_var = self.per_sample.variance(evaluation.samples, line, steepest=steepest)
-        return Moments(slope, value, variance, slope_var)
-
-
 class HeadingSensor(Sensor):
-    """Measures slopes, and at origins the angle between gradient and displacement."""
+    """Measures slopes, and at origins the angle between gradient and displacement.
+
+    Where a gradient is far longer than usual and the slope positive, the slope is reported as infinite, so that the
+    search evaluates again and shortens the step.
+    """
 
     observation = Heading
 
@@ -202,13 +174,26 @@ class HeadingSensor(Sensor):
         super().__init__(search)
         self.buffers["displacement"] = Displacement()
         self.guard = OutlierGuard()
+        self.rejected = LOOKS  # evaluations in a row that were; none is in the first search
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
         """Return the slope with g·w and ‖g‖‖w‖; non-finite if the gradient is."""
         if not evaluation.finite:
             return Heading(slope, evaluation.norm, evaluation.norm)
-        displacement = self.buffers["displacement"]
-        return Heading(slope, *displacement.measure(evaluation.gradients, evaluation.norm, line.ranks))
+        along, scale = self.buffers["displacement"].measure(evaluation.gradients, evaluation.norm, line.ranks)
+        self.rejected = 0 if scale > 0.0 else LOOKS
+        return Heading(slope, along, scale)
+
+    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
+        """Return the slope, infinite where the step was far too long."""
+        if self.rejected < LOOKS and not (evaluation.finite and evaluation.slope <= 0.0):
+            if not evaluation.finite:
+                self.rejected += 1
+            elif self.guard.is_outlier(evaluation.norm):
+                self.rejected += 1
+                self.guard = self.guard.after(evaluation.norm)
+                return Slope(math.inf)
+        return Slope(evaluation.slope)
 
     def gradient_factor(self, norm: float) -> float:
         """Return less than 1 for a gradient that is far longer than usual."""
@@ -223,19 +208,19 @@ class HeadingSensor(Sensor):
         self.buffers["displacement"].add(line, step, before)
 
     def state(self) -> Plain:
-        """Return the mean length of gradients and their number."""
-        return list(self.guard)
+        """Return the mean length of gradients, their number, and the number of evaluations rejected in a row."""
+        return [*self.guard, self.rejected]
 
-    def check_state(self, packed: Plain) -> OutlierGuard:
-        """Check both numbers."""
-        length, seen = packed
+    def check_state(self, packed: Plain) -> tuple[OutlierGuard, int]:
+        """Check all three numbers."""
+        length, seen, rejected = packed
         if not 0.0 <= number(length) < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        return OutlierGuard(length, count(seen))
+        return OutlierGuard(length, count(seen)), count(rejected)
 
-    def load_state(self, state: OutlierGuard) -> None:
-        """Restore the mean length."""
-        self.guard = state
+    def load_state(self, state: tuple[OutlierGuard, int]) -> None:
+        """Restore the numbers."""
+        self.guard, self.rejected = state
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:

@@ -11,26 +11,21 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack
 from enum import Enum
-from functools import partial
 from typing import Any, NamedTuple, TypeAlias, cast
 
-import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gradline.driver import Driver, Mark, Phase
 from gradline.protocol import Origin, Pending, candidates
 from gradline.torch.base import caller
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import SteepestDescent, Update
-from gradline.torch.distributed.reduce import find
 from gradline.torch.distributed.sharded import whole
 from gradline.torch.line import Gradients, Line
-from gradline.torch.measuring import LocalReduce
-from gradline.torch.noise import Noise
-from gradline.torch.private import foreach_mul_
+from gradline.torch.private import foreach_mul_, set_grad
 from gradline.torch.sensors import Evaluation, Sensor
+from gradline.torch.snapshot import Noise
 
 Closure: TypeAlias = Callable[[], Any]
 
@@ -93,44 +88,21 @@ class Session:
         self.sensor = sensor
         self.context = context
         self._collect = collect
-        context.on_found = partial(self.discover_context, last=False)
+        context.discovered = self._discovered
         self.reuse_gradient = reuse_gradient
         self.standing = Standing.ACCEPTED
         self.line: Line | None = None
         self.kept: dict[int, Evaluation] = {}  # by probe: the candidates
         self.overflows = 0  # of a loss scaler, in a row
-        self.ranks = LocalReduce()  # the processes that take part in each evaluation
-        self.process_group: Any = None
         self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
-        self._around: list[nn.Module] | None = None  # the modules at the last search for other processes
-        self._under_way: ExitStack | None = None  # of an evaluation, while other processes may be discovered
 
-    def __getstate__(self) -> dict[str, Any]:
-        # Process groups are not copied but discovered again.
-        return {**vars(self), "process_group": None, "ranks": LocalReduce(), "_under_way": None}
-
-    def discover_context(self, *, last: bool) -> None:
-        """Find layers with running statistics and other processes, from the modules known so far.
-
-        `last`: an evaluation has been made, so that no further modules are expected.
-        """
-        if self.context.known:
-            return
-        self.context.refresh()
-        around = self.context.around()
-        if self._around is None or list(map(id, around)) != list(map(id, self._around)):
-            self.ranks = find(self.context.parameters(), around, self.process_group)
-            if self._under_way is not None:
-                self._under_way.enter_context(self.ranks.failing_together(in_forward=True))
-            self.ranks.begin(self.settings)
-            self._around = around
-        if self.sensor.per_sample is not None:
-            self.sensor.per_sample.check(self.ranks)
+    def _discovered(self) -> None:
+        """Use the processes that have been discovered."""
+        ranks = self.context.ranks
+        ranks.begin(self.settings)
+        self.sensor.check(ranks)
         if self.line is not None:
-            self.line = self.line.among(self.ranks)
-        if last:
-            self.context.stop()
-            self._around = None  # do not keep a model alive
+            self.line.ranks = ranks
 
     def run_search(self, closure: Closure, noise: Noise | None = None) -> Any:
         """Run a whole search, or complete one that `advance` has started; return the loss of the accepted probe.
@@ -139,7 +111,7 @@ class Session:
         """
         loss, driver = None, self.driver
         if not self.context.known:
-            self.discover_context(last=False)
+            self.context.discover()
         self.context.statistics.keep()
         if driver.state.pending is None:
             evaluation = self._evaluate(closure, noise, probing=False)
@@ -162,7 +134,7 @@ class Session:
         again before an overflow counts.
         """
         if not self.context.known:
-            self.discover_context(last=closure is None)
+            self.context.discover(last=closure is None)
         driver, probing = self.driver, self.standing is Standing.PROBE
         if closure is None:
             driver.evaluations += 1
@@ -240,7 +212,7 @@ class Session:
         self.kept = {}
         gradients, norm = evaluation.gradients, evaluation.norm
         if self.line is None or not self.line.moves(gradients.parameters):
-            self.line = Line(gradients.parameters, self.ranks)
+            self.line = Line(gradients.parameters, self.context.ranks)
         self.line.away = False
         slope, length = -norm, norm
         if evaluation.finite:
@@ -352,7 +324,8 @@ class Session:
 
     def _measured(self, closure: Closure | None, *, probing: bool, clear: bool = False) -> Evaluation:
         """Compute an evaluation and measure it, along the line if it is a probe."""
-        if self.ranks.size == 1 and self.context.known:
+        context = self.context
+        if context.known and context.ranks.size == 1:
             evaluation, tensors = self._computed(closure, clear=clear)
         else:
             evaluation, tensors = self._computed_together(closure, probing=probing, clear=clear)
@@ -360,9 +333,9 @@ class Session:
         if probing and self.line is not None:
             evaluation.norm, evaluation.slope, evaluation.scalars = self.line.measure(gradients, *tensors)
         else:
-            evaluation.norm, evaluation.slope, evaluation.scalars = self.ranks.measure(*gradients, [], *tensors)
-        if evaluation.samples is not None and self.sensor.per_sample is not None:
-            evaluation.scalars += self.sensor.per_sample.value(evaluation.samples, self.ranks)
+            evaluation.norm, evaluation.slope, evaluation.scalars = context.ranks.measure(*gradients, [], *tensors)
+        if evaluation.samples is not None:
+            evaluation.scalars += self.sensor.value(evaluation.samples, context.ranks)
         return evaluation
 
     def _computed(self, closure: Closure | None, *, clear: bool) -> tuple[Evaluation, Sequence[Tensor]]:
@@ -372,10 +345,13 @@ class Session:
             if clear:  # otherwise gradients would accumulate in closures without zero_grad()
                 for parameter in self.context.parameters():
                     parameter.grad = None
-            with torch.enable_grad():
+            try:
+                set_grad(True)
                 loss = closure()
-            if sensor.per_sample is not None:
-                samples = sensor.per_sample.evaluate(loss)
+            finally:
+                set_grad(False)
+            if sensor.per_sample:
+                samples = sensor.evaluate(loss)
                 loss = samples.losses
         gradients = self._collect()
         tensors = () if closure is None and sensor.needs_loss else sensor.scalars(loss, gradients)
@@ -386,14 +362,10 @@ class Session:
     ) -> tuple[Evaluation, Sequence[Tensor]]:
         """Compute an evaluation that fails in all processes if it fails in one; they may be discovered in it."""
         self._announce(probing=probing)
-        with ExitStack() as self._under_way:
-            try:
-                self._under_way.enter_context(self.ranks.failing_together())
-                computed = self._computed(closure, clear=clear)
-            finally:
-                self._under_way = None
+        with self.context.failing_together():
+            computed = self._computed(closure, clear=clear)
         if not self.context.known:
-            self.discover_context(last=True)
+            self.context.discover(last=True)
             self._announce(probing=probing)
         return computed
 
@@ -401,4 +373,4 @@ class Session:
         """Set the search, probe and step that are sent to other processes with the next evaluation."""
         pending = self.driver.pending if probing else None
         probe, step = (0, 0.0) if pending is None else (len(pending.transcript) + 1, pending.step)
-        self.ranks.at(self.driver.iterations + 1, probe, step)
+        self.context.ranks.at(self.driver.iterations + 1, probe, step)

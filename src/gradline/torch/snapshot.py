@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from gradline.torch.private import own_buffers
 
-__all__ = ["Snapshot"]
+__all__ = ["Noise", "Snapshot", "trainable"]
 
 
 class Snapshot:
@@ -51,3 +52,42 @@ class Snapshot:
         devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
         with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.enable_grad():
             yield
+
+
+class Noise:
+    """Saved states of torch's global generators, on the CPU and on the devices of some tensors.
+
+    Repeated in every evaluation of a step, they give dropout one mask per search.
+    """
+
+    def __init__(self, tensors: Iterable[Tensor]) -> None:
+        devices = {tensor.device for tensor in tensors if tensor.device.type not in ("cpu", "meta")}
+        self._host = torch.get_rng_state()
+        self._devices: dict[torch.device, Any] = {d: torch.get_device_module(d).get_rng_state(d) for d in devices}
+
+    def again(self) -> None:
+        """Restore the generators, so that the same numbers are drawn again."""
+        torch.set_rng_state(self._host)
+        for device, state in self._devices.items():
+            torch.get_device_module(device).set_rng_state(state, device)
+
+
+def trainable(model: Any) -> tuple[list[nn.Module], dict[str, Tensor]]:
+    """Return all modules of a model (none of a list of parameters), and the parameters that require a gradient."""
+    if isinstance(model, Tensor):
+        raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
+    named: list[tuple[str, Any]]
+    if isinstance(model, nn.Module):
+        modules, named = list(model.modules()), list(model.named_parameters())
+    else:
+        try:
+            modules, named = [], [(str(place), parameter) for place, parameter in enumerate(model)]
+        except TypeError:
+            raise TypeError(f"model must be a module or its parameters, got {type(model).__name__}") from None
+    for _, one in named:
+        if not isinstance(one, Tensor):
+            raise TypeError(f"model must be a module or its parameters, got a {type(one).__name__} among them")
+    found = {name: parameter for name, parameter in named if parameter.requires_grad}
+    if not found:
+        raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
+    return modules, found

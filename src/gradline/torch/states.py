@@ -5,9 +5,8 @@ Loading an unsuitable state raises an error before anything is changed; a later 
 
 from __future__ import annotations
 
-import copy
 import json
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,9 +15,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradline.driver import Driver
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.checkpoint import Saved, damaged, pack, read, unpack
-from gradline.torch.direction import Update, own_attributes
+from gradline.torch.context import ModuleContext
+from gradline.torch.direction import Update
 from gradline.torch.displacement import Displacement
 from gradline.torch.distributed.sharded import local, whole
 from gradline.torch.line import Gradients, Line
@@ -35,6 +36,14 @@ class SavedOptimizer(GradlineOptimizer):
     _session: Session
     _held: Line | None  # the line whose buffers are in self.state
     _versions: list[int] | None  # of the parameters, when they were last moved
+
+    @property
+    def _driver(self) -> Driver:  # type: ignore[override]
+        return self._session.driver
+
+    @property
+    def _context(self) -> ModuleContext:  # type: ignore[override]
+        return self._session.context
 
     @property
     def _base(self) -> Optimizer | None:
@@ -179,7 +188,7 @@ class SavedOptimizer(GradlineOptimizer):
         if moving:
             origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
             away = saved.standing is Standing.PROBE
-            session.line = Line.restored(moving, origins, directions, away=away, ranks=session.ranks)
+            session.line = Line.restored(moving, origins, directions, away=away, ranks=session.context.ranks)
         buffers = {}
         for short in session.sensor.buffers:
             name = BUFFER + short
@@ -218,26 +227,10 @@ class SavedOptimizer(GradlineOptimizer):
                 self.state[parameter][BUFFER + name] = whole(part, parameter)
         self._held = line
 
-    def __getstate__(self) -> dict[str, Any]:
-        # torch's own method omits everything but state and groups.
-        self._refuse_in_closure("copying it")
-        return own_attributes(self)
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> SavedOptimizer:
-        # A copy keeps the process group; a pickle may be read in another process.
-        copied = type(self).__new__(type(self))
-        memo[id(self)] = copied
-        copied.__setstate__(copy.deepcopy(self.__getstate__(), memo))
-        copied._session.process_group = self._session.process_group
-        return copied
-
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
-        if "_optimizer_search_hooks" not in self.__dict__:
-            self._optimizer_search_hooks = OrderedDict()
         if "_session" in state:  # a copy of the whole optimizer, not a state_dict
             self._held = None
-            self._session.context.listen()
             self._versions = None
             self._hold_buffers()
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
-from collections.abc import Callable, Collection, Hashable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
 
@@ -33,7 +33,7 @@ def run_study(
     threads: int = 1,
     observer: Observer | None = None,
     follower: Follower | None = None,
-    known: Collection[str] = (),
+    known: Mapping[str, float] | None = None,
     make_engine: MakeEngine | None = None,
     key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
@@ -55,7 +55,8 @@ def run_study(
         observer: receives the progress.
         follower: receives partial results every few seconds, and those that are stored already. See
             `gradline.lab.jobs.tensorboard`.
-        known: keys of runs that are not computed, since their results are elsewhere.
+        known: keys of runs that are not computed, since their results are elsewhere, with their last validation losses
+            (candidates of tuned methods are chosen by them). See `gradline.lab.findings.reading.known_runs`.
         make_engine: makes engines other than those of `gradline.lab.engines`.
         key: returns a key of a run; runs with equal keys may share an engine.
 
@@ -63,10 +64,13 @@ def run_study(
     """
     chosen = study if isinstance(study, Study) else load(study)
 
+    elsewhere = known or {}
+
     def make(runs: list[Run]) -> Summary:
-        validate(runs)
+        missing = [run for run in runs if run.key not in elsewhere]
+        validate(missing)
         return run_all(
-            runs,
+            missing,
             out,
             make_engine=make_engine or engines.make,
             key=key or engines.group_key,
@@ -78,22 +82,31 @@ def run_study(
             follower=follower,
         )
 
-    first = make([run for run in plan(chosen) if run.key not in known])
+    first = make(plan(chosen))
     if not chosen.tuned:
         return first
-    then = make(plan_tuned(chosen, choices(out, chosen)))
+    then = make(plan_tuned(chosen, choices(out, chosen, elsewhere)))
     counts = {name: getattr(first, name) + getattr(then, name) for name in ("runs", "before", "made", "seconds")}
     return dataclasses.replace(first, failures=first.failures + then.failures, **counts)
 
 
-def choices(directory: str | os.PathLike[str], study: Study) -> Callable[[Setting, Tuned], Method | None]:
-    """Return a function that chooses a candidate for a setting, by the results that are in a directory."""
+def choices(
+    directory: str | os.PathLike[str], study: Study, known: Mapping[str, float] | None = None
+) -> Callable[[Setting, Tuned], Method | None]:
+    """Return a function that chooses a candidate for a setting, by the results that are in a directory.
+
+    Args:
+        directory: where the study's runs are.
+        study: which candidates there are.
+        known: last validation losses of runs that are elsewhere, by key.
+    """
     store = Store(directory)
     found: dict[tuple[str, int, int, str], float] = {}
     everyone = tuple(Tuned(name, candidates + others) for name, candidates, others in study.tuned)
     for run in plan(dataclasses.replace(study, methods=(), tuned=everyone)):
-        if store.has(run):
-            found[run.problem.name, run.batch_size, run.budget, run.method.name] = final_loss(store.load(run.key))
+        loss = final_loss(store.load(run.key)) if store.has(run) else (known or {}).get(run.key)
+        if loss is not None:
+            found[run.problem.name, run.batch_size, run.budget, run.method.name] = loss
 
     def choose(setting: Setting, tuned: Tuned) -> Method | None:
         losses = {

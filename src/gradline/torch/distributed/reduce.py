@@ -16,6 +16,7 @@ differ (for example because one rank has called `refresh()`), all ranks raise be
 
 from __future__ import annotations
 
+import json
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -25,7 +26,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import torch
 from torch import Tensor, distributed, nn
 
-from gradline.torch.distributed.settings import checksum, differences, from_text, to_text
+from gradline.torch.distributed.settings import checksum, differences
 from gradline.torch.distributed.sharded import is_sharded, shards
 from gradline.torch.distributed.stand_in import StandIn
 from gradline.torch.measuring import LocalReduce, gram, measure
@@ -170,9 +171,9 @@ class DistributedReduce(LocalReduce):
         return [row[5:] for row in heard]
 
     def _raise_of_settings(self) -> NoReturn:
-        texts = self._texts(to_text(self._settings))
+        texts = self._texts(json.dumps(dict(self._settings)))
         other = next(rank for rank, text in enumerate(texts) if text != texts[0])
-        found = differences(from_text(texts[0]), from_text(texts[other]))
+        found = differences(json.loads(texts[0]), json.loads(texts[other]))
         raise RuntimeError(
             f"gradline: the step was not taken, because all ranks must have the same settings (or they take different "
             f"steps), but those of rank {other} are others than those of rank 0: {found}"

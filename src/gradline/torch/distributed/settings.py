@@ -14,7 +14,7 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-__all__ = ["checksum", "differences", "from_text", "settings_of", "to_text"]
+__all__ = ["checksum", "differences", "settings_of"]
 
 _IMPLEMENTATION = ("capturable", "differentiable", "foreach", "fused", "lr")
 
@@ -34,18 +34,7 @@ def settings_of(search: Any, base: Optimizer | None, **more: Any) -> dict[str, s
 
 def checksum(settings: Mapping[str, str]) -> float:
     """Return a 48-bit hash of the settings, which float64 represents exactly."""
-    return float(int.from_bytes(hashlib.sha256(to_text(settings).encode()).digest()[:6], "big"))
-
-
-def to_text(settings: Mapping[str, str]) -> str:
-    """Return all settings as one string."""
-    return json.dumps(dict(settings))
-
-
-def from_text(text: str) -> dict[str, str]:
-    """Return the settings in a string of `to_text`."""
-    settings: dict[str, str] = json.loads(text)
-    return settings
+    return float(int.from_bytes(hashlib.sha256(json.dumps(dict(settings)).encode()).digest()[:6], "big"))
 
 
 def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> str:

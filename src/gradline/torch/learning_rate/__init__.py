@@ -6,6 +6,6 @@ records the steps of a training of your own. Both give a constant learning rate 
 
 from gradline.torch.learning_rate.find import find_lr
 from gradline.torch.learning_rate.recorder import StepRecorder
-from gradline.torch.learning_rate.schedule import RecordedSchedule
+from gradline.torch.learning_rate.schedule import NoSchedule, RecordedSchedule
 
-__all__ = ["RecordedSchedule", "StepRecorder", "find_lr"]
+__all__ = ["NoSchedule", "RecordedSchedule", "StepRecorder", "find_lr"]

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 from gradline.protocol import Search
 from gradline.searches import GolsI
-from gradline.torch.batches import Batches
+from gradline.torch.batches import Batches, unchanged
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.learning_rate.recorder import StepRecorder
-from gradline.torch.learning_rate.restore import restored
 from gradline.torch.optimizer import LineSearchOptimizer
+from gradline.torch.snapshot import Snapshot, trainable
 
 __all__ = ["find_lr"]
 
@@ -75,14 +78,14 @@ def find_lr(
     Returns:
         The recorded steps: `.fixed()` is a learning rate, `.schedule(optimizer)` a schedule.
     """
-    whole = model if isinstance(model, nn.Module) else None
-    parameters = _parameters(model)
+    modules, found = trainable(model)
+    parameters = list(found.values())
     if not callable(loss):
         raise TypeError(f"loss must be a function that returns the loss of a batch, got {loss!r}")
     if type(evaluations) is not int or evaluations < 1:
         raise ValueError(f"evaluations must be a whole number above 0 (the run is so long), got {evaluations!r}")
     _check_batches(batches)
-    with restored(whole, parameters, batches), _bar(evaluations, progress) as show:
+    with _restored(modules, parameters, batches), _bar(evaluations, progress) as show:
         optimizer = LineSearchOptimizer(parameters, GolsI() if search is None else search, direction=direction)
         if optimizer.per_sample:
             raise ValueError(
@@ -105,20 +108,36 @@ def find_lr(
     return recorder
 
 
-def _parameters(model: Any) -> list[Tensor]:
-    if isinstance(model, Tensor):
-        raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
+@contextmanager
+def _restored(modules: list[nn.Module], parameters: list[Tensor], batches: Any) -> Iterator[None]:
+    """Context manager that restores the state of model, batches and random number generators at exit, bit for bit.
+
+    Restored are parameters, gradients, buffers, training modes of modules, the position of `gradline.batches`, and the
+    random number generators of torch, numpy, Python and the loader.
+    """
+    gradients = [parameter.grad for parameter in parameters]
+    modes = [module.training for module in modules]
+    snapshot = Snapshot(parameters, modules)
+    position = batches.state_dict() if isinstance(batches, Batches) else None
+    python, numpy = random.getstate(), np.random.get_state()
+    for parameter in parameters:
+        parameter.grad = None  # otherwise the run would add to the tensors to be restored
     try:
-        found = list(model.parameters()) if isinstance(model, nn.Module) else list(model)
-    except TypeError:
-        raise TypeError(f"model must be a module or its parameters, got {type(model).__name__}") from None
-    for one in found:
-        if not isinstance(one, Tensor):
-            raise TypeError(f"model must be a module or its parameters, got a {type(one).__name__} among them")
-    found = [parameter for parameter in found if parameter.requires_grad]
-    if not found:
-        raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
-    return found
+        loader = unchanged(batches) if isinstance(batches, DataLoader) else nullcontext()
+        with loader, snapshot.with_gradients():
+            try:
+                yield
+            finally:
+                if position is not None:
+                    batches.load_state_dict(position)  # may draw random numbers: a loader reads batches again
+    finally:
+        snapshot.restore()
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        for module, training in zip(modules, modes, strict=True):
+            module.training = training
+        random.setstate(python)
+        np.random.set_state(numpy)
 
 
 def _check_batches(batches: Any) -> None:

@@ -1,13 +1,15 @@
-"""`RecordedSchedule`: a learning-rate scheduler that follows recorded steps."""
+"""Learning-rate schedulers: one that follows recorded steps, and one that does nothing."""
 
 from __future__ import annotations
+
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-__all__ = ["RecordedSchedule"]
+__all__ = ["NoSchedule", "RecordedSchedule"]
 
 
 class RecordedSchedule(LRScheduler):
@@ -35,6 +37,32 @@ class RecordedSchedule(LRScheduler):
         rate = rate_at(self.knots, self.last_epoch / self.total)
         first = float(self.base_lrs[0])
         return [rate * float(base) / first for base in self.base_lrs]
+
+
+class NoSchedule(LRScheduler):
+    """Scheduler that changes nothing and reports the last step as the learning rate, for trainers that require one.
+
+    ```python
+    import torch, gradline
+
+    optimizer = gradline.GOLSI(torch.nn.Linear(3, 1).parameters())
+    scheduler = gradline.NoSchedule(optimizer)
+    ```
+    """
+
+    def get_lr(self) -> list[float | Tensor]:
+        """Return the `lr` of each group, which is the last step."""
+        return [group["lr"] for group in self.optimizer.param_groups]
+
+    def get_last_lr(self) -> list[float | Tensor]:
+        """Return the same as `get_lr()`."""
+        return self.get_lr()
+
+    def step(self, epoch: Any = None) -> None:
+        """Count the call and note the last step; change nothing."""
+        self.last_epoch += 1
+        self._step_count += 1
+        self._last_lr = self.get_lr()
 
 
 def rate_at(knots: list[float], part: float) -> float:

@@ -41,7 +41,7 @@ correct mean with an approximate variance. Batch statistics written by hand (`x 
 """
 
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.moments.independence import refuse_batch_norm
+from gradline.torch.moments.graph import refuse_batch_norm
 from gradline.torch.moments.statistics import mean_and_variance
 
 __all__ = ["Evaluated", "mean_and_variance", "refuse_batch_norm"]

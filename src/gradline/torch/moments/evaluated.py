@@ -10,8 +10,7 @@ from torch import Tensor
 
 from gradline.protocol import Moments
 from gradline.torch.moments.general import Graph
-from gradline.torch.moments.graph import find_layers, used_parameters
-from gradline.torch.moments.independence import batch_norm_error, find_batch_norm
+from gradline.torch.moments.graph import batch_norm_error, find_batch_norm, find_layers, used_parameters
 from gradline.torch.moments.layers import Dense, Layer
 from gradline.torch.moments.statistics import RunningVariance, mean_and_variance, too_few_samples
 from gradline.torch.private import version
@@ -191,27 +190,15 @@ class Evaluated:
 
     def moments(self, directions: Sequence[Tensor], *, diagonal: bool = False) -> Moments:
         """Return value and slope, means over the samples, with their variances, as the observation of a search."""
+        means, variances = mean_and_variance(torch.stack((self.losses, self.slopes(directions))))
+        (value, slope), (value_var, slope_var) = torch.stack((means, variances)).tolist()
         if diagonal:
-            numbers = (*mean_and_variance(self.losses), self._mean_slope(directions), self.diagonal(directions))
-            value, value_var, slope, slope_var = torch.stack([number.double() for number in numbers]).tolist()
-        else:
-            means, variances = mean_and_variance(torch.stack((self.losses, self.slopes(directions))))
-            (value, slope), (value_var, slope_var) = torch.stack((means, variances)).tolist()
+            slope_var = float(self.diagonal(directions))
         return Moments(slope=slope, value=value, value_var=value_var, slope_var=slope_var)
 
     def _ran(self) -> None:
         if self._waiting is not None:
             raise RuntimeError("call backward() first: slopes and variances follow from it")
-
-    @torch.no_grad()
-    def _mean_slope(self, directions: Sequence[Tensor]) -> Tensor:
-        known = list(zip(self._known(), directions, strict=True))
-        if any(grad is None for grad, _ in known):
-            return self.slopes(directions).mean()
-        total = torch.zeros_like(self.losses[0])
-        for grad, direction in known:
-            total += torch.dot(cast(Tensor, grad).reshape(-1), direction.reshape(-1)).to(total)
-        return total
 
     def _match(self, directions: Sequence[Tensor]) -> None:
         if len(directions) != len(self.parameters):
