@@ -258,25 +258,23 @@ def train_quality(packed: Packed, training: Training) -> str:
 def train_cases(packed: Packed, training: Training) -> str:
     """Losses in each case: ours, what one gets by tuning, and Adam untouched."""
     rows = []
-    for case in _ordered(training):
+    for case in training.ordered:
         tuned = case.tuned
         cells = [f"`{case.name}`", "held out" if case.setting.held_out else "tuning"]
         for name in (OURS, UNTOUCHED):
             entry = case.entries.get(name)
-            cells += ["-", "-"] if entry is None else [_span(entry.loss), number(entry.test_loss.median)]
+            cells += (
+                ["-", "-"] if entry is None else [_span(entry.validation_loss), number(entry.final("test_loss").median)]
+            )
         if tuned is None:
             cells += ["-", "-", "-"]
         else:
             edge = ", at the edge" if tuned.at_edge else ""
             chosen = f"`{tuned.chosen}` of {len(tuned.candidates)}{edge}"
-            cells += [_span(tuned.loss), number(tuned.test_loss.median), chosen]
+            cells += [_span(tuned.validation_loss), number(tuned.final("test_loss").median), chosen]
         rows.append(cells)
     head = ["case", "for", OURS, "test", UNTOUCHED, "test", "best tuned", "test", "which"]
     return table(head, rows, words=(0, 1, 8))
-
-
-def _ordered(training: Training) -> list[Case]:
-    return sorted(training.cases, key=lambda case: case.setting.held_out)
 
 
 def _span(values: Spread) -> str:
@@ -311,14 +309,16 @@ def train_compute(packed: Packed, training: Training) -> str:
 def train_limits(packed: Packed, training: Training) -> str:
     """Where another method without tuning ends lower in every seed."""
     rows = []
-    for case in _ordered(training):
+    for case in training.ordered:
         ours = case.entries.get(OURS)
         if ours is None:
             continue
-        by = [entry for entry in case.untuned() if entry.loss.worst < ours.loss.best]
+        by = [entry for entry in case.untuned() if entry.validation_loss.worst < ours.validation_loss.best]
         if by:
-            lower = ", ".join(f"{name_of(entry.method)} {number(entry.loss.median)}" for entry in by[:3])
-            rows.append([f"`{case.name}`", _span(ours.loss), lower + (f" and {len(by) - 3} more" if by[3:] else "")])
+            lower = ", ".join(f"{name_of(entry.method)} {number(entry.validation_loss.median)}" for entry in by[:3])
+            rows.append(
+                [f"`{case.name}`", _span(ours.validation_loss), lower + (f" and {len(by) - 3} more" if by[3:] else "")]
+            )
     known = [case for case in training.cases if OURS in case.entries]
     behind = [case for case in known if UNTOUCHED in case.entries and case.ratio(OURS, UNTOUCHED).median > CLOSE]
     text = (
@@ -425,7 +425,7 @@ TEXTS = ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize", "xt
 def headline(training: Training, inks: Inks = LIGHT) -> Figure:
     """Draw validation losses along training for Angle, Adam as it comes, and what tuning chose, on a few problems."""
     cases: dict[str, Case] = {}
-    for case in sorted(_ordered(training), key=lambda case: case.short):
+    for case in sorted(training.ordered, key=lambda case: case.short):
         if case.tuned is not None and {OURS, UNTOUCHED} <= case.entries.keys():
             cases.setdefault(case.setting.problem.name, case)
     with style.settings(inks), rc_context(dict.fromkeys(TEXTS, LETTERS)):

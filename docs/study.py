@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from gradline.lab.figures import FIGURES, labels, save
-from gradline.lab.figures.traces import MissingRuns
-from gradline.lab.findings.reading import digests
+from gradline.lab.figures.curves import MissingRuns
+from gradline.lab.findings.reading import traces
 from gradline.lab.findings.traces import Trace
 from gradline.plot.inks import DARK, LIGHT
 
@@ -35,7 +35,7 @@ MARKS = ("<!-- figures: written by study.py -->", "<!-- end of figures -->")
 @cache
 def runs() -> tuple[Trace, ...]:
     """The runs of all packed files."""
-    return tuple(digest.trace for path in sorted(RUNS.glob("*.json.gz")) for digest in digests(path))
+    return tuple(trace for path in sorted(RUNS.glob("*.json.gz")) for trace in traces(path))
 
 
 @cache

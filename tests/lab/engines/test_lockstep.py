@@ -418,7 +418,7 @@ def test_the_same_runs_give_the_same_bits():
 
 
 def test_a_search_that_needs_variances_of_its_probes_is_refused():
-    with pytest.raises(TypeError, match="method must be a search that needs no variances of its probes"):
+    with pytest.raises(ValueError, match=r"runs must be ones that lock-step can make .* got 'Curious\(\)'"):
         Lockstep([run(method=SearchMethod("curious", Curious()))], blobs())
 
 

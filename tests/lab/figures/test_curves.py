@@ -1,7 +1,8 @@
 """Curves against numbers worked out by hand."""
 
+from dataclasses import replace
+
 import numpy as np
-import pandas as pd
 import pytest
 
 from gradline.lab.figures.curves import (
@@ -11,42 +12,50 @@ from gradline.lab.figures.curves import (
     TRAIN_LOSS,
     Curve,
     Curves,
+    MissingRuns,
     cloud,
     curves_of,
     gather,
+    missing,
     quantiles,
+    select,
 )
-from gradline.lab.figures.traces import POINTS, MissingRuns, grid_of, held, missing, select, traces
+from gradline.lab.findings.traces import POINTS, grid_of, held, thin
+from gradline.lab.jobs.result import Result
+from gradline.lab.jobs.runs import Run, Sampling
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 
 NAN = float("nan")
 
 
-def frame(seed=0, method="gols-i", problem="bcwd-logr", budget=10, batch_size=10, losses=(4.0, 1.0), **others):
-    """The table of a run with two iterations, of 4 and 6 evaluations, measured at the start and after the first."""
-    measured = {"train_loss": [*losses, NAN], "train_error": [0.5, 0.0, NAN], "test_loss": [5.0, 2.0, NAN]}
-    settings = {
-        "problem": problem,
-        "method": method,
-        "batch_size": batch_size,
-        "seed": seed,
-        "sampling": "dynamic",
-        "direction_batch_size": pd.NA,
-        "budget": budget,
-        "repetition": False,
-        "diagonal": True,
-        "loss": "bce",
-    } | others
-    key = "_".join(str(value) for value in settings.values())
+def result(seed=0, method="gols-i", problem="bcwd-logr", budget=10, batch_size=10, losses=(4.0, 1.0), **others):
+    """A run with two iterations, of 4 and 6 evaluations, measured at the start and after the first."""
+    run = Run(
+        problem=replace(PROBLEMS["bcwd-logr"], name=problem),
+        method=METHODS[method],
+        batch_size=batch_size,
+        seed=seed,
+        budget=budget,
+        **others,
+    )
     columns = {
         "iteration": [0, 1, 2],
         "evaluations": [0, 4, 10],
         "probes": [0, 3, 6],
         "step": [0.0, 0.1, 10.0],
+        "train_loss": [*losses, NAN],
+        "train_error": [0.5, 0.0, NAN],
+        "test_loss": [5.0, 2.0, NAN],
         "test_error": [0.5, 0.25, NAN],
         "angle": [NAN, NAN, NAN],
-        **measured,
+        "stop": ["", "SIGN_CHANGE", "SIGN_CHANGE"],
     }
-    return pd.DataFrame(settings | {"key": key} | columns)
+    return Result(run, 1.0, "ordinary", columns={name: np.array(values) for name, values in columns.items()})
+
+
+def trace(**options):
+    return thin(result(**options))
 
 
 def curve(rows, measure="train_loss", x=None):
@@ -69,53 +78,25 @@ def test_the_grid_ends_with_the_budget_and_is_thin():
 
 
 def test_a_trace_of_a_table():
-    (run,) = traces(frame())
+    run = trace()
     np.testing.assert_array_equal(run.evaluations, np.arange(11))
     np.testing.assert_array_equal(run.iterations, [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2])
     np.testing.assert_array_equal(run.values["train_loss"], [4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1])
     np.testing.assert_array_equal(run.values["step"], [NAN] * 4 + [0.1] * 6 + [10.0])
     np.testing.assert_array_equal(run.step_iterations, [1, 2])
     np.testing.assert_array_equal(run.steps, [0.1, 10.0])
-    assert run.probes == (3, 6, 6, 4.5)
+    assert [run.summary[f"probes_{name}"] for name in ("min", "max", "max_later", "mean")] == [3, 6, 6, 4.5]
     assert run.direction_batch_size is None
     assert not run.angled
 
 
 def test_steps_are_thinned_on_one_grid_for_all_runs_of_a_budget():
-    rows = 4000
-    table = pd.DataFrame(
-        frame(budget=3000).iloc[[0]].loc[np.zeros(rows, dtype=int)].reset_index(drop=True).drop(columns=["iteration"])
-    )
-    table["iteration"] = np.arange(rows)
-    table["evaluations"] = np.arange(rows)
-    table["step"] = np.arange(rows, dtype=float)
-    (run,) = traces(table)
+    table = result(budget=3000)
+    columns = {name: np.zeros(4000, dtype=values.dtype) for name, values in table.columns.items()}
+    columns |= dict.fromkeys(("iteration", "evaluations", "step"), np.arange(4000.0))
+    run = thin(replace(table, columns=columns))
     assert run.step_iterations[:3].tolist() == [1, 6, 11]
     np.testing.assert_array_equal(run.steps, run.step_iterations)
-
-
-def test_a_directory_and_its_results_give_the_same_traces(store):
-    from gradline.lab import results
-
-    one, other = traces(store), traces(results(store))
-    key = lambda run: (
-        run.problem,
-        run.method,
-        run.batch_size,
-        run.sampling,
-        run.direction_batch_size or 0,
-        run.budget,
-        run.angled,
-        run.seed,
-    )
-    assert len(one) == len(other) > 0
-    for left, right in zip(sorted(one, key=key), sorted(other, key=key), strict=True):
-        assert key(left) == key(right)
-        assert left.probes == right.probes
-        for name in ("evaluations", "iterations", "step_iterations", "steps"):
-            np.testing.assert_array_equal(getattr(left, name), getattr(right, name), err_msg=name)
-        for name in left.values:
-            np.testing.assert_array_equal(left.values[name], right.values[name], err_msg=name)
 
 
 def test_the_cloud_of_logarithms_by_hand():
@@ -161,7 +142,7 @@ def test_the_median_and_quantiles_by_hand():
 
 
 def test_runs_of_a_setting_come_together():
-    runs = traces(pd.concat([frame(seed=1), frame(seed=0, losses=(2.0, 3.0)), frame(method="prls")]))
+    runs = [trace(seed=1), trace(seed=0, losses=(2.0, 3.0)), trace(method="prls")]
     chosen = select(runs, problems=["bcwd-logr"], methods=["prls", "gols-i"])
     assert [(run.method, run.seed) for run in chosen] == [("prls", 0), ("gols-i", 0), ("gols-i", 1)]
     curves = Curves(gather(chosen, [TRAIN_LOSS, STEP]))
@@ -170,15 +151,13 @@ def test_runs_of_a_setting_come_together():
     assert loss.runs[:, 0].tolist() == [2.0, 4.0]
     assert loss.runs[:, -1].tolist() == [3.0, 1.0]
     assert len(curves.of(method=("gols-i", "prls"))) == 4
-    columns = curves.to_dict()
-    assert {len(column) for column in columns.values()} == {3 * 11 + 3 * 2}
-    table = pd.DataFrame(columns)
-    row = table.query("measure == 'step' and method == 'prls' and x == 2")
-    assert row["value"].tolist() == [10.0]
+    (steps,) = curves.of(method="prls", measure="step")
+    assert steps.x.tolist() == [1.0, 2.0]
+    assert steps.runs.tolist() == [[0.1, 10.0]]
 
 
 def test_of_several_budgets_the_usual_one_is_taken():
-    runs = traces(pd.concat([frame(seed=0), frame(seed=1), frame(seed=0, budget=20)]))
+    runs = [trace(seed=0), trace(seed=1), trace(seed=0, budget=20)]
     chosen = select(runs, problems=["bcwd-logr"], methods=["gols-i"])
     assert [(run.seed, run.budget) for run in chosen] == [(0, 10), (1, 10)]
     chosen = select(runs[1:], problems=["bcwd-logr"], methods=["gols-i"])
@@ -186,15 +165,15 @@ def test_of_several_budgets_the_usual_one_is_taken():
 
 
 def test_the_budget_of_the_rivals_counts():
-    short = [frame(seed=seed) for seed in range(3)]
-    runs = traces(pd.concat([*short, frame(budget=20), frame(budget=20, method="fixed-1")]))
+    short = [trace(seed=seed) for seed in range(3)]
+    runs = [*short, trace(budget=20), trace(budget=20, method="fixed-1")]
     choice = {"problems": ["bcwd-logr"], "methods": ["gols-i", "fixed-1"], "any_of": ["fixed-1"]}
     assert {(run.method, run.budget) for run in select(runs, **choice)} == {("gols-i", 20), ("fixed-1", 20)}
-    assert select(traces(pd.concat(short)), **choice) == []
+    assert select(short, **choice) == []
 
 
 def test_other_samplings_and_directions_are_other_runs():
-    runs = traces(pd.concat([frame(), frame(sampling="static"), frame(direction_batch_size=50)]))
+    runs = [trace(), trace(sampling=Sampling.STATIC), trace(direction_batch_size=50)]
     assert [run.sampling for run in select(runs, problems=["bcwd-logr"], methods=["gols-i"])] == ["dynamic"]
     both = select(runs, problems=["bcwd-logr"], methods=["gols-i"], sampling=["static", "dynamic"])
     assert [run.sampling for run in both] == ["dynamic", "static"]
@@ -204,7 +183,7 @@ def test_other_samplings_and_directions_are_other_runs():
 
 def test_a_figure_without_runs_says_how_to_make_them():
     with pytest.raises(MissingRuns, match=r"figure 9 is left out: it needs runs of the study bcwd-fixed"):
-        curves_of(frame(problem="x"), [TRAIN_LOSS], what="figure 9", study="bcwd-fixed")
+        curves_of([trace(problem="x")], [TRAIN_LOSS], what="figure 9", study="bcwd-fixed")
     assert "study s" in str(missing("figure 1", "s"))
 
 

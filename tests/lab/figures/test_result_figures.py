@@ -6,14 +6,13 @@ from pathlib import Path
 
 import matplotlib
 import numpy as np
-import pandas as pd
 import pytest
 
 import gradline
 from gradline.lab import results, summary
 from gradline.lab.figures import FIGURES, save, study_direction_vs_step, table_3
-from gradline.lab.figures.curves import Curve, Curves, Planned
-from gradline.lab.figures.traces import MissingRuns, traces
+from gradline.lab.figures.curves import Curve, Curves, MissingRuns, Planned
+from gradline.lab.findings.reading import traces
 from gradline.lab.report.charts import figure_charts
 from gradline.lab.studies import available
 from gradline.plot.inks import DARK, LIGHT
@@ -54,13 +53,6 @@ def test_it_is_drawn(name, runs, tmp_path):
 def test_without_its_runs_it_says_which_study_makes_them(name):
     with pytest.raises(MissingRuns, match=re.escape(f"gradline run {FIGURES[name].needs[0]}")):
         FIGURES[name].data([])
-
-
-@pytest.mark.parametrize("name", RESULTS)
-def test_its_data_are_columns_of_equal_length(name, runs):
-    columns = FIGURES[name].data(runs_of(name, runs)).to_dict()
-    assert len({len(column) for column in columns.values()}) == 1
-    assert not pd.DataFrame(columns).empty
 
 
 def test_the_shapes_of_figure_8(runs):

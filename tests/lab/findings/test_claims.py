@@ -5,7 +5,7 @@ import pytest
 
 from gradline.lab import summary
 from gradline.lab.findings.bounded import first_claim
-from gradline.lab.findings.claims import Part, Verdict, claims, to_frame
+from gradline.lab.findings.claims import Part, Verdict, claims
 
 
 def runs(**columns):
@@ -147,9 +147,6 @@ def test_every_claim_can_be_held_against_real_runs(store):
     # The long runs of claim 5 and the images of claims 6 to 9 are there under other numbers of samples or evaluations.
     assert {one.number for one in verdicts if one.verdict == "not run"} <= {5, 8}
     assert all(part.short for one in verdicts for part in one.parts if part.holds is not None)
-    table = to_frame(verdicts)
-    assert set(table["holds"]) <= {"yes", "no", "not run"}
-    assert len(table) == sum(len(one.parts) for one in verdicts)
 
 
 def test_no_runs_decide_nothing(store):

@@ -12,11 +12,9 @@ from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profi
 from gradline.lab.findings.measures import (
     Grid,
     Profile,
-    evaluations_to,
     leading,
     profile,
     rows,
-    seconds_to,
     spread,
     tabulate,
     with_grids,
@@ -41,22 +39,22 @@ def table():
 
 def test_evaluations_to_a_target_are_those_of_the_first_measurement_at_or_below_it():
     made = record("x", [5.0, 2.0, 1.0, 3.0, 0.5], thirds=[0, 4, 7, 9, 12], seconds=0.5)
-    assert evaluations_to(made, 1.0) == 7 / 3
-    assert evaluations_to(made, 0.9) == 4.0
-    assert evaluations_to(made, 0.1) == math.inf
-    assert seconds_to(made, 1.0) == 1.0
+    assert made.first("train_loss", 1.0, "evaluations", counted=True) == 7 / 3
+    assert made.first("train_loss", 0.9, "evaluations", counted=True) == 4.0
+    assert made.first("train_loss", 0.1, "evaluations", counted=True) == math.inf
+    assert made.first("train_loss", 1.0, "seconds", counted=True) == 1.0
 
 
 def test_what_comes_after_the_budget_does_not_count():
     made = record("x", [5.0, 1.0, 0.1], thirds=[0, 30, 31])  # the budget is 10 evaluations
     assert made.train_loss == 1.0
-    assert evaluations_to(made, 0.5) == math.inf
+    assert made.first("train_loss", 0.5, "evaluations", counted=True) == math.inf
 
 
 def test_a_run_that_failed_has_an_infinite_loss_but_may_have_reached_its_target():
     made = record("x", [5.0, 0.5], status=Status.FAILED)
     assert made.train_loss == math.inf
-    assert evaluations_to(made, 1.0) == 1.0
+    assert made.first("train_loss", 1.0, "evaluations", counted=True) == 1.0
 
 
 def test_nan_counts_as_infinite():
@@ -138,15 +136,15 @@ def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(
 
 
 def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(table):
-    (only,) = profile_data(table, TARGETS, ["a"]).outlines
-    np.testing.assert_array_equal(only.ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
+    ((ratios, _),) = profile_data(table, TARGETS, ["a"]).corners.values()
+    np.testing.assert_array_equal(ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
 
 
 def test_the_figure_of_profiles_has_the_profiles(table):
     data = profile_data(table, TARGETS)
-    outlines = {outline.method: outline for outline in data.outlines}
-    np.testing.assert_array_equal(outlines["a"].ratios, [1, 1, 4, FARTHEST])
-    np.testing.assert_allclose(outlines["a"].shares, [0, 1 / 3, 2 / 3, 2 / 3])
+    ratios, shares = data.corners["a"]
+    np.testing.assert_array_equal(ratios, [1, 1, 4, FARTHEST])
+    np.testing.assert_allclose(shares, [0, 1 / 3, 2 / 3, 2 / 3])
     figure = draw_profile(data)
     assert [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"] == [
         "a",

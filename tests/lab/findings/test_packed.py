@@ -12,7 +12,7 @@ from itertools import pairwise
 import pytest
 from lab.compare_cases import record
 
-from gradline.lab.findings.measures import evaluations_to, rows, tabulate
+from gradline.lab.findings.measures import rows, tabulate
 from gradline.lab.findings.memory import copies
 from gradline.lab.findings.packed import POINTS, Damaged, Packed, add, chosen, pack, portable, shorter, thinned, unpack
 from gradline.lab.findings.trajectory import Point
@@ -71,7 +71,8 @@ def test_curves_are_thinned_and_keep_the_points_that_measures_are_read_from():
     assert repr(thin.points[-1]) == repr(whole.points[-1])  # NaN is not equal to itself
     assert repr(thin.last) == repr(whole.last) != repr(thin.points[-1])
     assert thin.points[0].evaluations == 0
-    assert evaluations_to(thin, TARGET) == evaluations_to(whole, TARGET) < math.inf
+    reached = [one.first("train_loss", TARGET, "evaluations", counted=True) for one in (thin, whole)]
+    assert reached[0] == reached[1] < math.inf
     assert repr(thinned(thin, TARGET)) == repr(thin)
 
 

@@ -75,7 +75,7 @@ def test_what_is_reported_is_what_the_tuning_seed_chose():
     entry = case.entries["adamw-tuned"]
     assert case.tuned is entry
     assert entry.chosen == "adamw-cosine-0.003"
-    assert entry.loss == (1.0, 1.0, 1.0)
+    assert entry.validation_loss == (1.0, 1.0, 1.0)
     assert len(entry.candidates) == 3
     assert entry.tuning_seconds == 30.0
     assert not entry.at_edge
@@ -129,7 +129,7 @@ def test_test_losses_are_told_and_decide_nothing():
 def test_a_failure_counts_as_the_worst():
     broken = [replace(one, status=Status.FAILED) if one.method == "angle" else one for one in runs()]
     (case,) = trained(broken, STUDY).cases
-    assert case.entries["angle"].failures == 3
+    assert case.entries["angle"].failures == ("diverged",) * 3
     assert case.ratio("angle", "adamw-tuned").median == WORST
 
 

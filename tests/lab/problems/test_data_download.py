@@ -185,13 +185,13 @@ def test_status_follows_a_file(source, wanted, tmp_path):
 
     place = wanted.file.under(tmp_path)
     place.parent.mkdir()
-    assert line() == data.FileStatus(source, place, data.FileState.MISSING, None, 200_000)
+    assert line() == data.FileStatus(source, place, data.FileState.MISSING, 200_000)
     part_of(place).write_bytes(CONTENT[:7])
-    assert line() == data.FileStatus(source, place, data.FileState.PARTIAL, 7, 200_000)
+    assert line() == data.FileStatus(source, place, data.FileState.PARTIAL, 200_000)
     place.write_bytes(bytes(200_000))
-    assert line() == data.FileStatus(source, place, data.FileState.DAMAGED, 200_000, 200_000)
+    assert line() == data.FileStatus(source, place, data.FileState.DAMAGED, 200_000)
     place.write_bytes(CONTENT)
-    assert line() == data.FileStatus(source, place, data.FileState.VERIFIED, 200_000, 200_000)
+    assert line() == data.FileStatus(source, place, data.FileState.VERIFIED, 200_000)
 
 
 def test_two_processes_fetch_once(server, wanted, tmp_path):

@@ -8,7 +8,7 @@ import pytest
 
 from gradline.lab.figures import FIGURES
 from gradline.lab.figures.curves import TRAIN_ERROR, TRAIN_LOSS, cloud
-from gradline.lab.figures.traces import traces
+from gradline.lab.findings.reading import traces
 
 FIRST = "article#figure_8"
 

@@ -12,8 +12,7 @@ from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS
 from gradline.lab.problems.catalogue import TRAINED
 from gradline.lab.studies import Setting, Study, Tuned, plan, plan_tuned
-from gradline.lab.studies.running import run_study
-from gradline.lab.studies.tuning import choices, final_loss, lowest
+from gradline.lab.studies.running import choices, final_loss, lowest, run_study
 
 DIABETES = next(problem for problem in TRAINED if problem.name == "diabetes-mlp")
 RATES = tuple(METHODS[f"momentum-cosine-{rate}"] for rate in ("0.001", "0.03", "0.3"))

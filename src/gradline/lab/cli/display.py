@@ -51,6 +51,16 @@ class Quiet(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console = console
+        self._begun = False
+
+    def plan(self, snapshot: Snapshot) -> bool:
+        """Print at the first call how much there is to do; return whether it is the first."""
+        first, self._begun = not self._begun, True
+        if first and snapshot.runs > snapshot.before:
+            there = f", of which {count(snapshot.before)} are there" if snapshot.before else ""
+            there += f": {count(snapshot.runs - snapshot.before)} to make" if snapshot.before else ""
+            self.console.print(f"{count(snapshot.runs)} runs{there}, {count(snapshot.total_evaluations)} evaluations")
+        return first
 
     def error(self, text: str) -> None:
         """Print it."""
@@ -60,17 +70,13 @@ class Quiet(Observer):
 class Lines(Quiet):
     """Observer that prints a line every `LINE_EVERY` seconds."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console)
-        self._next: float | None = None
+    _next = 0.0
 
     def update(self, snapshot: Snapshot) -> None:
         """Print the plan at first, and then how far the study is."""
         now = time.monotonic()
-        if self._next is None:
+        if self.plan(snapshot):
             self._next = now + LINE_EVERY
-            if snapshot.runs > snapshot.before:
-                self.console.print(_plan(snapshot))
         elif now >= self._next:
             self._next = now + LINE_EVERY
             self.console.print(f"{clock(snapshot.seconds)}  {', '.join(_facts(snapshot))}")
@@ -86,14 +92,10 @@ class Display(Quiet):
     def __init__(self, live: Live) -> None:
         super().__init__(live.console)
         self._live = live
-        self._begun = False
 
     def update(self, snapshot: Snapshot) -> None:
         """Draw the bar."""
-        if not self._begun:
-            self._begun = True
-            if snapshot.runs > snapshot.before:
-                self.console.print(_plan(snapshot))
+        self.plan(snapshot)
         line = Table.grid(expand=True, padding=(0, 1))
         line.add_column(ratio=1)
         line.add_column(justify="right", no_wrap=True)
@@ -105,16 +107,6 @@ class Display(Quiet):
     def message(self, text: str) -> None:
         """Print it above the bar."""
         self.console.print(escape(text), style="dim")
-
-
-def _plan(snapshot: Snapshot) -> str:
-    missing = snapshot.runs - snapshot.before
-    if not snapshot.before:
-        return f"{count(snapshot.runs)} runs, {count(snapshot.total_evaluations)} evaluations"
-    return (
-        f"{count(snapshot.runs)} runs, of which {count(snapshot.before)} are there: {count(missing)} to make, "
-        f"{count(snapshot.total_evaluations)} evaluations"
-    )
 
 
 def _facts(snapshot: Snapshot, *, left: bool = True) -> list[str]:

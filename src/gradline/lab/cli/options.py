@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 import click
 
+from gradline.lab.cli.terminal import warn
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -28,7 +30,7 @@ def whole_number(least: int) -> Callable[[str | int], int]:
     return convert
 
 
-count = whole_number(1)
+whole = whole_number(1)
 
 
 def positive(text: str | float) -> float:
@@ -44,9 +46,9 @@ def positive(text: str | float) -> float:
 
 SAMPLING = click.Choice(["dynamic", "static", "full"])
 
-workers_option = click.option("--workers", type=count, metavar="N", help="Processes (default: one for each core).")
+workers_option = click.option("--workers", type=whole, metavar="N", help="Processes (default: one for each core).")
 threads_option = click.option(
-    "--threads", type=count, default=1, show_default=True, metavar="N", help="Threads of each process."
+    "--threads", type=whole, default=1, show_default=True, metavar="N", help="Threads of each process."
 )
 
 
@@ -102,10 +104,10 @@ def study_options(verb: F) -> F:
     for option in reversed(
         (
             click.argument("study"),
-            click.option("--seeds", type=count, metavar="N", help="Run seeds 0 to N-1 of each setting."),
-            click.option("--budget", type=count, metavar="EVALUATIONS", help="Evaluations of each run."),
+            click.option("--seeds", type=whole, metavar="N", help="Run seeds 0 to N-1 of each setting."),
+            click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run."),
             click.option(
-                "--batch-size", type=count, multiple=True, metavar="B", help="Samples in a batch. Repeatable."
+                "--batch-size", type=whole, multiple=True, metavar="B", help="Samples in a batch. Repeatable."
             ),
             click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable."),
             click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable."),
@@ -126,8 +128,6 @@ def study_options(verb: F) -> F:
 def _without_absent(study: Any) -> Any:
     """Return the study without the methods whose packages are not installed. Raises if none is left."""
     from dataclasses import replace
-
-    from gradline.lab.cli.terminal import warn
 
     methods = [*study.methods, *(method for tuned in study.tuned for method in tuned.candidates)]
     absent = {method.name: reason for method in methods if (reason := method.unavailable()) is not None}

@@ -1,17 +1,18 @@
-"""Where the command line prints: results on stdout, messages on stderr, both as wide as the terminal."""
+"""Where the command line prints: results on stdout, messages on stderr, both as wide as the terminal.
+
+Rich is imported when something is printed, so that `gradline --help` needs it not.
+"""
 
 from __future__ import annotations
 
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
 
-from rich.cells import cell_len
-from rich.console import Console
-from rich.markup import render
-from rich.measure import Measurement
-from rich.table import Table
+if TYPE_CHECKING:
+    from rich.console import Console
 
 WIDE = 160
 """Columns of output that goes into a file or a pipe."""
@@ -21,6 +22,8 @@ HEADER = 9
 
 def console(*, stderr: bool = False) -> Console:
     """Return where to print: as wide as the terminal, or wide enough for everything."""
+    from rich.console import Console
+
     stream = sys.stderr if stderr else sys.stdout
     width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() else WIDE
     return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
@@ -29,6 +32,25 @@ def console(*, stderr: bool = False) -> Console:
 def warn(text: str) -> None:
     """Print a warning on stderr."""
     console(stderr=True).print(text, style="yellow", markup=False)
+
+
+def escape(text: str) -> str:
+    """Return text that is printed as it is: brackets are no markup."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def print_facts(out: Console, facts: Mapping[str, str]) -> None:
+    """Print names and what is known of them, a line each."""
+    from rich.table import Table
+
+    made = Table.grid(padding=(0, 3, 0, 0))
+    made.add_column(style="dim", no_wrap=True)
+    made.add_column()
+    for name, text in facts.items():
+        made.add_row(name, text)
+    out.print(made)
 
 
 def print_table(
@@ -44,17 +66,16 @@ def print_table(
         optional: names of columns that are left out if the table is too wide, the first one first.
         title: printed above.
     """
+    from rich.cells import cell_len
+    from rich.markup import render
+    from rich.measure import Measurement
+    from rich.table import Table
+
     names, left_out = [name.lstrip(">!") for name in header], []
     shown = list(range(len(header)))
     for dropped in (*optional, None):
-        made = Table(
-            title=title or None,
-            title_justify="left",
-            title_style="bold",
-            box=None,
-            pad_edge=False,
-            padding=(0, 2, 0, 0),
-        )
+        made = Table(title=title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
+        made.pad_edge = False
         for place in shown:
             fixed, right = header[place] != names[place], header[place].startswith(">")
             head = textwrap.fill(names[place], HEADER, break_long_words=False) if fixed else names[place]

@@ -14,8 +14,7 @@ from statistics import fmean, median
 from typing import Any, NamedTuple
 
 from gradline.lab import engines
-from gradline.lab.comparing.outcome import Outcome, read
-from gradline.lab.comparing.page import write
+from gradline.lab.comparing.outcome import Outcome, read, write
 from gradline.lab.jobs.executors import default_workers, open_executor
 from gradline.lab.jobs.progress import Observer, Snapshot
 from gradline.lab.jobs.runs import Run

@@ -1,46 +1,54 @@
-"""The outcome of a comparison on a model of your own: a row for each method, curves, and the code to paste."""
+"""The outcome of a comparison on a model of your own: a row for each method, the code to paste, a picture, a page."""
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.findings.measures import Spread, spread
+from gradline.lab.figures import style
+from gradline.lab.findings.measures import Spread, pace, spread
 from gradline.lab.findings.training import Entry
 from gradline.lab.findings.trajectory import Trajectory, trajectory
-from gradline.lab.jobs.result import Status
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
+from gradline.lab.report.page import template
+from gradline.lab.report.pictures import picture
+from gradline.lab.report.tables import text_table
 from gradline.lab.studies import Study, plan
+from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import duration, number, percent, plural
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 Array = NDArray[np.float64]
+PICTURE = "compare"
+PAGE = "report.html"
+CAPTION = "Validation loss against evaluations, a line for each method; of a grid of learning rates the best one."
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(Entry):
     """A method: its measures at the end of training, over seeds, and its cost."""
 
-    method: str
-    validation_loss: Spread
-    """Infinite where a run failed or diverged."""
-    lowest: Spread
-    """The lowest validation loss along the run, as early stopping would find it."""
-    validation_error: Spread
-    train_loss: Spread
-    seconds: float
-    """Seconds of training of one run, without measuring (the mean over seeds)."""
-    per_evaluation: float
-    """Seconds of an evaluation with the method's step, over those of Adam; NaN without runs of Adam."""
-    failures: tuple[str, ...]
-    """The reasons of runs that failed or diverged."""
-    code: str
-    """The lines that make it in a training loop."""
+    @property
+    def lowest(self) -> Spread:
+        """The lowest validation loss along the run, as early stopping would find it."""
+        losses = [[point.validation_loss for point in run.points] for run in self.runs]
+        return spread(min(filter(math.isfinite, some), default=math.inf) for some in losses)
+
+    @property
+    def clock(self) -> float:
+        """Seconds of training of one run by the clock, without measuring (the mean over seeds)."""
+        return float(np.mean([run.points[-1].seconds if run.points else 0.0 for run in self.runs]))
+
+    @property
+    def code(self) -> str:
+        """The lines that make it in a training loop."""
+        return code(METHODS[self.method])
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,8 +68,7 @@ class Outcome:
     @cached_property
     def rows(self) -> list[Row]:
         """A row for each method, the lowest validation loss (of the median seed) first."""
-        adam = _pace(self._of("adam-0.001"))
-        made = [_row(method, self._of(method.name), adam) for method in self.study.methods]
+        made = [Row(method.name, self._of(method.name)) for method in self.study.methods]
         return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
 
     def curves(self, method: str, measure: str) -> list[tuple[Array, Array]]:
@@ -97,8 +104,8 @@ class Outcome:
         if ours is not None and ours is not self.best:
             said.append(f"{ours.method}, which has no learning rate: {number(ours.validation_loss.median)}.")
         for family, rows in self._grids().items():
-            total = sum(row.seconds for row in rows)
-            compared = f", against {duration(ours.seconds)} of {ours.method}" if ours is not None else ""
+            total = sum(row.clock for row in rows)
+            compared = f", against {duration(ours.clock)} of {ours.method}" if ours is not None else ""
             said.append(
                 f"The best of {plural(len(rows), 'learning rate')} of {family} is {rows[0].method}, "
                 f"{number(rows[0].validation_loss.median)}; trying them all took {duration(total)}{compared}."
@@ -125,18 +132,17 @@ class Outcome:
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the table as text: its header and its rows."""
+        adam = pace(self._of("adam-0.001"))
         error = ["validation error %"] if self.has_error else []
         header = ["method", "validation loss", "lowest", *error, "train loss", "time", "× Adam"]
         rows = []
         for row in self.rows:
             errors = [percent(row.validation_error.median)] if self.has_error else []
             loss, lowest = _text(row.validation_loss), number(row.lowest.median)
-            pace = "-" if math.isnan(row.per_evaluation) else f"{row.per_evaluation:.2f}"
-            rows.append(
-                [row.method, loss, lowest, *errors, number(row.train_loss.median), duration(row.seconds), pace]
-                if not row.failures
-                else [row.method, row.failures[0], lowest, *errors, "-", duration(row.seconds), pace]
-            )
+            cost = pace(row.runs) / adam
+            times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
+            ends = (row.failures[0], "-") if row.failures else (loss, number(row.final("train_loss").median))
+            rows.append([row.method, ends[0], lowest, *errors, ends[1], *times])
         return header, rows
 
     def __str__(self) -> str:
@@ -148,9 +154,8 @@ class Outcome:
 
     def _repr_html_(self) -> str:
         """Show the table, the conclusions and the code in a notebook."""
-        from gradline.lab.comparing.page import summary
-
-        return summary(self)
+        macros: Any = template("macros.html.jinja").module
+        return str(macros.summary(self, text_table(*self.cells())))
 
 
 def read(study: Study, directory: str | Path) -> Outcome:
@@ -179,29 +184,53 @@ def _is_angle(method: Method) -> bool:
     return isinstance(method, SearchMethod) and type(method.search).__name__ == "Angle"
 
 
-def _row(method: Method, runs: tuple[Trajectory, ...], adam: float) -> Row:
-    entry = Entry(method.name, runs)
-    losses = [[point.validation_loss for point in run.points] for run in runs]
-    return Row(
-        method=method.name,
-        validation_loss=entry.loss,
-        lowest=spread(min(filter(math.isfinite, some), default=math.inf) for some in losses),
-        validation_error=entry.error,
-        train_loss=entry.train_loss,
-        seconds=float(np.mean([run.points[-1].seconds if run.points else 0.0 for run in runs])),
-        per_evaluation=_pace(runs) / adam,
-        failures=tuple(run.reason or "diverged" for run in runs if run.status is not Status.DONE),
-        code=code(method),
-    )
-
-
-def _pace(runs: tuple[Trajectory, ...]) -> float:
-    """Return processor seconds of an evaluation, the median over runs; NaN if there are none."""
-    ends = [run.points[-1] for run in runs if run.points and run.points[-1].evaluations > 0]
-    return float(np.median([end.cpu_seconds / end.evaluations for end in ends])) if ends else math.nan
-
-
 def _text(found: Spread) -> str:
     """Return a number over seeds as text, with its range if there is one."""
     middle = number(found.median)
     return middle if found.best == found.worst else f"{middle} ({number(found.best)} to {number(found.worst)})"
+
+
+def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
+    """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
+    measures = ["validation_loss", "validation_error"] if found.has_error else ["validation_loss"]
+    with style.settings(inks):
+        figure, axes = style.panels(1, len(measures), height=3.6, width=4.2 * len(measures) + 1.0)
+        for axis, measure in zip(axes.flat, measures, strict=True):
+            shown: list[float] = []
+            for place, (method, label) in enumerate(found.labels().items()):
+                curves = [curve for curve in found.curves(method, measure) if curve[0].size]
+                if not curves:
+                    continue
+                grid = np.unique(np.concatenate([at for at, _ in curves]))
+                values = np.median([np.interp(grid, at, value) for at, value in curves], axis=0)
+                ours = method.startswith("angle")
+                options = stroke(0 if ours else 1 + place, inks).options()
+                axis.plot(grid, values, label=label, **options | ({"linewidth": 2.4, "zorder": 4} if ours else {}))
+                shown += [value for value in values[len(values) // 10 :] if 0.0 < value < np.inf]
+            if shown and measure == "validation_loss":
+                axis.set_yscale("log")
+                for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
+                    which(style.matplotlib("ticker").FuncFormatter(lambda value, _: number(value, 2)))
+            if shown:
+                low, high = min(shown), float(np.quantile(shown, 0.98))
+                axis.set_ylim(low * 0.9 if measure == "validation_loss" else 0.0, max(high * 1.1, low * 1.2))
+            axis.set_xlabel("evaluations (forward and backward passes)")
+            axis.set_ylabel(measure.replace("_", " "))
+        style.legend(figure, axes.flat, columns=3)
+    return figure
+
+
+def write(found: Outcome, directory: Path) -> Path:
+    """Write the picture (PNG and PDF) and the page, which needs no other file, and return the page's path."""
+    style.save(draw(found), directory / PICTURE)
+    text = template("compare.html.jinja").render(
+        title=f"{found.study.name}: optimizers compared",
+        setting=found.study.settings[0],
+        runs=plural(len(found.study.seeds), "run"),
+        found=found,
+        cells=text_table(*found.cells()),
+        curves=picture("curves", "Along training", CAPTION, partial(draw, found)),
+    )
+    with atomic_write(directory / PAGE) as file:
+        file.write(text.encode())
+    return directory / PAGE

@@ -35,12 +35,12 @@ from gradline.lab.problems import Network
 from gradline.protocol import Moments, Slope, Value, observes, observes_at_probes
 
 if TYPE_CHECKING:
-    from gradline.lab.problems.networks import Data
+    from gradline.lab.problems.data import DataSet
 
 __all__ = ["Engine", "group_key", "lockstep_accepts", "make"]
 
 
-def make(runs: Sequence[Run], state: dict[str, Any] | None = None, data: Data | None = None) -> Engine:
+def make(runs: Sequence[Run], state: dict[str, Any] | None = None, data: DataSet | None = None) -> Engine:
     """Create the engine of runs with equal `group_key`s.
 
     Args:

@@ -7,8 +7,8 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from gradline.lab.engines.sampling import (
     ends_in_stall,
     probe_batches,
     reuses,
+    runs_of_state,
     stuck,
 )
 from gradline.lab.jobs.result import Measurements, Result, Status, Table
@@ -27,7 +28,8 @@ from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching, Stepper
 from gradline.lab.problems import Network
-from gradline.lab.problems.networks import CHUNK, Data, angle_between, task
+from gradline.lab.problems.data import DataSet
+from gradline.lab.problems.networks import CHUNK, angle_between, task
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.isolation import isolated
@@ -35,6 +37,8 @@ from gradline.torch.private import foreach_add_, foreach_copy_
 
 NAME = "ordinary"
 VERSION = 2
+_Ended: TypeAlias = tuple[Run, Table, float, Status, str]
+"""A run that has ended: its table, its seconds, how it ended and why."""
 IDLE = 100
 """Steps in a row without an evaluation that are an error: the budget would never be spent."""
 
@@ -48,7 +52,9 @@ class Ordinary:
         state: what `state_dict` returned: continue from there, with the same runs.
     """
 
-    def __init__(self, runs: Sequence[Run], data: Data | None = None, *, state: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, runs: Sequence[Run], data: DataSet | None = None, *, state: dict[str, Any] | None = None
+    ) -> None:
         self._data = data
         self._waiting = list(runs)
         self._training: _Training | None = None
@@ -58,7 +64,7 @@ class Ordinary:
             if not run.benchmark:
                 check_variances(run, None if data is None else len(data.train_inputs))
         if state is not None:
-            self._restore({run.key: run for run in runs}, state)
+            self._restore(runs_of_state(state, NAME, VERSION, runs), state)
 
     @property
     def active(self) -> int:
@@ -85,7 +91,7 @@ class Ordinary:
     def finished(self) -> list[Result]:
         """Return the results of runs that finished since the last call."""
         done, self._done = self._done, []
-        return [ended.table.result(ended.run, ended.seconds, NAME, ended.status, ended.reason) for ended in done]
+        return [table.result(run, seconds, NAME, status, reason) for run, table, seconds, status, reason in done]
 
     def partial_results(self) -> dict[str, Measurements]:
         """Return what has been measured of the current run."""
@@ -105,26 +111,16 @@ class Ordinary:
             "waiting": [run.key for run in (*again, *self._waiting)],
             "training": training,
             "done": [
-                [one.run.key, one.table.state_dict(), one.seconds, one.status.value, one.reason] for one in self._done
+                [run.key, table.state_dict(), seconds, status.value, reason]
+                for run, table, seconds, status, reason in self._done
             ],
         }
 
-    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
-        if (state["engine"], state["version"]) != (NAME, VERSION):
-            raise ValueError(
-                f"state must be of {NAME} runs, version {VERSION} (what this gradline reads), "
-                f"got {state['engine']!r}, version {state['version']!r}"
-            )
-
-        def run(key: str) -> Run:
-            if key not in runs:
-                raise ValueError(f"runs must contain those of the state (they go on), but {key} is missing")
-            return runs[key]
-
+    def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
         self._evaluations = state["evaluations"]
         self._waiting = [run(key) for key in state["waiting"]]
         self._done = [
-            _Ended(run(key), Table.restored(table), seconds, Status(status), reason)
+            (run(key), Table.restored(table), seconds, Status(status), reason)
             for key, table, seconds, status, reason in state["done"]
         ]
         if state["training"] is not None:
@@ -132,20 +128,10 @@ class Ordinary:
             self._training.load_state_dict(state["training"])
 
 
-class _Ended(NamedTuple):
-    """A run that has ended."""
-
-    run: Run
-    table: Table
-    seconds: float
-    status: Status
-    reason: str
-
-
 class _Training:
     """One run in progress."""
 
-    def __init__(self, run: Run, data: Data | None) -> None:
+    def __init__(self, run: Run, data: DataSet | None) -> None:
         self.run = run
         self.table = Table(run.record_every)
         self.over = False
@@ -208,7 +194,7 @@ class _Training:
 
     def ended(self) -> _Ended:
         """Return the run, its table, and how it ended."""
-        return _Ended(self.run, self.table, self._time.seconds, self._status, self._reason)
+        return self.run, self.table, self._time.seconds, self._status, self._reason
 
     def _fail(self, error: Exception) -> None:
         """Record an error of the method as the result of a run of a comparison; raise it in other runs."""
@@ -230,7 +216,8 @@ class _Training:
                 measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
         self.table.fill(self.table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
-        if not math.isfinite(measured.train_loss) and not _finite(self._objective.model):
+        finite = math.isfinite(measured.train_loss) or all(bool(x.isfinite().all()) for x in self._objective.parameters)
+        if not finite:
             self._status, self.over = Status.DIVERGED, True
 
     @contextlib.contextmanager
@@ -321,7 +308,7 @@ class _Stopwatch:
         self.cpu_seconds += time.thread_time() - self._begin[1]
 
 
-def _objective(run: Run, data: Data | None) -> Objective:
+def _objective(run: Run, data: DataSet | None) -> Objective:
     """Return what a run trains: its task, and the batches of its probes and directions."""
     if data is not None and isinstance(run.problem, Network):
         made = task(run.problem, data, seed=run.seed)
@@ -342,10 +329,6 @@ def _objective(run: Run, data: Data | None) -> Objective:
 def _foreign(run: Run) -> bool:
     """Return whether a run is isolated and its passes are counted: with code of other packages, or in a comparison."""
     return run.benchmark or not isinstance(run.method, SearchMethod)
-
-
-def _finite(model: nn.Module) -> bool:
-    return all(bool(part.isfinite().all()) for part in model.parameters())
 
 
 _WARM: set[str] = set()

@@ -3,59 +3,26 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Generator, Iterator
-from dataclasses import dataclass
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
 from gradline.lab.tools.threads import threads
-from gradline.protocol import (
-    Origin,
-    Outcome,
-    Record,
-    Search,
-    Slope,
-    Transcript,
-    candidates,
-    observes,
-    observes_at_probes,
-)
+from gradline.protocol import Origin, Outcome, Record, Transcript
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A search that delegates to another one and keeps a record of each search."""
+    """A search that delegates to another one and keeps a record of each search that has ended."""
 
-    inner: Search[Any, Any]
+    inner: Any
+    records: list[Record[Any, Any]] = field(default_factory=list, compare=False)
 
-    def __post_init__(self) -> None:
-        # Not a field: a search's fields are its settings.
-        object.__setattr__(self, "_records", [])
-
-    @property
-    def records(self) -> list[Record[Any, Any]]:
-        """Records of the searches that have ended."""
-        records: list[Record[Any, Any]] = self.__dict__["_records"]
-        return records
-
-    @property
-    def observes(self) -> type[Slope]:
-        """What the search observes."""
-        return observes(self.inner)
-
-    @property
-    def observes_at_probes(self) -> type[Slope]:
-        """What it observes at its probes."""
-        return observes_at_probes(self.inner)
-
-    def candidates(self, transcript: Transcript[Any]) -> Collection[int]:
-        """Return the probes that it may still accept."""
-        return candidates(self.inner, transcript)
-
-    def start(self) -> Any:
-        """Return its memory for the first search."""
-        return self.inner.start()
+    def __getattr__(self, name: str) -> Any:
+        """Return what the search observes, its candidates and its first memory."""
+        return getattr(self.inner, name)
 
     def search(self, origin: Origin[Any], memory: Any) -> Generator[float, Any, Outcome[Any]]:
         """Search, and record it."""
@@ -91,7 +58,7 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
 
     if not isinstance(run.method, SearchMethod):
         raise TypeError(f"method must be a search (its probes are recorded), got {run.method.described}")
-    recorded = Recorded(run.method.search)
+    recorded: Any = Recorded(run.method.search)
     with threads():
         engine = make([dataclasses.replace(run, method=dataclasses.replace(run.method, search=recorded))])
     while engine.active:

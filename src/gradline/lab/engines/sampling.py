@@ -1,7 +1,8 @@
-"""The batches of a run: of its probes, and of its directions where these have batches of their own."""
+"""What both engines know of a run: its batches, when it ends in a stall, and which states it continues."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradline.lab.engines import lockstep_accepts
@@ -36,12 +37,7 @@ def _batches(run: Run, samples: int, purpose: Purpose, size: int, *, repetition:
 
 
 def ends_in_stall(run: Run, samples: int) -> bool:
-    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory.
-
-    Args:
-        run: the run.
-        samples: how many there are to train on.
-    """
+    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory."""
     batches = probe_batches(run, samples), direction_batches(run, samples)
     return lockstep_accepts(run) and all(source is None or source.whole for source in batches)
 
@@ -54,12 +50,27 @@ def stuck(record: Record[Any, Any]) -> bool:
     return record.outcome.step == 0.0 and bool(record.outcome.memory == record.memory)
 
 
+def runs_of_state(state: dict[str, Any], engine: str, version: int, runs: Sequence[Run]) -> Callable[[str], Run]:
+    """Return a function that finds a run by its key, or raise a `ValueError` for the state of another engine."""
+    if (state["engine"], state["version"]) != (engine, version):
+        raise ValueError(
+            f"state must be of {engine} runs, version {version} (what this gradline reads), "
+            f"got {state['engine']!r}, version {state['version']!r}"
+        )
+    known = {run.key: run for run in runs}
+
+    def find(key: str) -> Run:
+        if key not in known:
+            raise ValueError(f"runs must contain those of the state (they go on), but {key} is missing")
+        return known[key]
+
+    return find
+
+
 def check_variances(run: Run, samples: int | None) -> None:
     """Raise a `ValueError` for a run whose search needs variances and whose batches have none.
 
-    Args:
-        run: the run.
-        samples: the number of training samples; `None`: its problem has it.
+    Without a number of training samples that of its problem is taken.
     """
     if isinstance(run.method, SearchMethod) and observes(run.method.search) is Moments:
         samples = run.problem.samples if samples is None else samples

@@ -7,11 +7,9 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradline.lab.figures import labels
+from gradline.lab.figures import labels, style
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradline.lab.figures.curves import Measure
 
 
@@ -58,7 +56,7 @@ class Entry:
     title: str
     caption: str
     data: Callable[..., Any]
-    draw: Callable[..., Figure]
+    draw: Callable[..., style.Figure]
     needs: tuple[str, ...] = ()
     about: str = ""
     paper: str = ""
@@ -87,13 +85,8 @@ class Entry:
         """The title, with the number in the paper if it has one."""
         return self.title if self.name.startswith("study_") else f"{self.label.capitalize()}. {self.title}"
 
-    def drawings(self, data: Any, **options: Any) -> dict[str, Figure]:
-        """Return all drawings of some data by names for files.
-
-        Args:
-            data: what `data` returned.
-            **options: of `draw`.
-        """
+    def drawings(self, data: Any, **options: Any) -> dict[str, style.Figure]:
+        """Return all drawings of what `data` returned, by names for files; the options are those of `draw`."""
         return {
             f"{self.name}_{part}" if part else self.name: self.draw(some, **options)
             for part, some in self.parts(data).items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +13,8 @@ from gradline.lab.figures import style
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import Comparison, decades
+from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 Array = NDArray[np.float64]
 
@@ -32,22 +29,13 @@ GAP = 0.45
 """Between problems, in cells; between those for tuning and those held out there are two."""
 
 
-@dataclass(frozen=True)
-class Column:
-    """A setting: its problem, batch size, and whether the problem is held out."""
-
-    problem: str
-    batch_size: int
-    held_out: bool
-
-
 @dataclass(frozen=True, eq=False)
 class Heat:
     """The numbers of the picture: methods × settings."""
 
     methods: tuple[str, ...]
     """The best first."""
-    columns: tuple[Column, ...]
+    columns: tuple[Setting, ...]
     """Problems for tuning first, then those that are held out."""
     behind: Array
     """Decades behind the best; infinite: failed, NaN: not run."""
@@ -56,23 +44,19 @@ class Heat:
 
 
 def heat_data(comparison: Comparison) -> Heat:
-    """All methods on all settings.
-
-    Args:
-        comparison: the records.
-    """
+    """Return how far every method is behind the best one in every setting."""
     settings = sorted(comparison.settings, key=lambda setting: setting.held_out)
     scores = comparison.scores()
     methods = tuple(score.method for score in scores)
     return Heat(
         methods,
-        tuple(Column(setting.problem.name, setting.batch_size, setting.held_out) for setting in settings),
+        tuple(settings),
         decades(comparison.table, methods, [setting.name for setting in settings]),
         np.array([score.behind for score in scores]),
     )
 
 
-def draw_heat(data: Heat, inks: Inks = LIGHT) -> Figure:
+def draw_heat(data: Heat, inks: Inks = LIGHT) -> style.Figure:
     """A row for each method, a column for each setting; a dot where it is the best, a cross where it failed."""
     colours = style.matplotlib("colors")
     left = _places(data)
@@ -87,10 +71,7 @@ def draw_heat(data: Heat, inks: Inks = LIGHT) -> Figure:
             shown = axis.pcolormesh(
                 [x, x + 1], np.arange(len(data.methods) + 1), column, norm=norm, cmap=shades.reversed(), rasterized=True
             )
-        for mark, which, colour in (
-            ("x", np.isposinf(data.behind), "white"),
-            ("o", data.behind == 0.0, "black"),
-        ):
+        for mark, which, colour in (("x", np.isposinf(data.behind), "white"), ("o", data.behind == 0.0, "black")):
             lines, places = np.nonzero(which)
             axis.plot(left[places] + 0.5, lines + 0.5, mark, color=colour, markersize=4.2)
         _name_rows(axis, data, float(left[-1]) + 1.0, inks)
@@ -116,7 +97,7 @@ def _places(data: Heat) -> Array:
     return np.array(edges)
 
 
-def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
+def _name_rows(axis: style.Axes, data: Heat, right: float, inks: Inks) -> None:
     known = styles(data.methods, inks)
     axis.set_ylim(len(data.methods), 0)
     axis.set_xlim(0.0, right)
@@ -131,7 +112,7 @@ def _name_rows(axis: Axes, data: Heat, right: float, inks: Inks) -> None:
     _above(axis, "mean", right + 0.3, RULE + 3.0, ha="left", fontsize=7, fontweight="bold")
 
 
-def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
+def _name_columns(axis: style.Axes, data: Heat, left: Array, inks: Inks) -> None:
     axis.set_xticks(left + 0.5, [str(column.batch_size) for column in data.columns], rotation=90, fontsize=6.5)
     axis.tick_params(length=0)
     for spine in axis.spines.values():
@@ -142,15 +123,15 @@ def _name_columns(axis: Axes, data: Heat, left: Array, inks: Inks) -> None:
             _above(axis, words, (left[own[0]] + left[own[-1]] + 1.0) / 2, RULE + 26.0, fontweight="bold")
     transforms = style.matplotlib("transforms")
     rule = transforms.offset_copy(axis.get_xaxis_transform(), axis.get_figure(), y=RULE, units="points")
-    for problem in dict.fromkeys(column.problem for column in data.columns):
-        own = [place for place, column in enumerate(data.columns) if column.problem == problem]
+    for problem in dict.fromkeys(column.problem.name for column in data.columns):
+        own = [place for place, column in enumerate(data.columns) if column.problem.name == problem]
         first, last = left[own[0]], left[own[-1]] + 1.0
         axis.plot([first + 0.1, last - 0.1], [1.0, 1.0], color=inks.faint, linewidth=0.8, clip_on=False, transform=rule)
         text = "\n".join(plain(problem).split("-", 1))
         _above(axis, text, (first + last) / 2, RULE + 3.0, fontsize=6.8, linespacing=0.9)
 
 
-def _above(axis: Axes, text: str, x: float, points: float, **options: Any) -> None:
+def _above(axis: style.Axes, text: str, x: float, points: float, **options: Any) -> None:
     """Text so many points above the rows, however high they are."""
     where = {"ha": "center", "va": "bottom", "annotation_clip": False, "textcoords": "offset points"}
     axis.annotate(text, (x, 0.0), xytext=(0.0, points), **{**where, **options})

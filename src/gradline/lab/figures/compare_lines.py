@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,15 +20,12 @@ from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
-from gradline.lab.figures.traces import POINTS, held
 from gradline.lab.findings.comparison import Comparison, own
 from gradline.lab.findings.measures import Profile, Table, profile
+from gradline.lab.findings.traces import POINTS, grid_of, held
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from gradline.lab.findings.trajectory import Trajectory
 
 Array = NDArray[np.float64]
@@ -40,73 +37,54 @@ ABOVE = 1.5
 COLUMNS = 3
 
 
-def drawings(known: Comparison) -> dict[str, Callable[..., Figure]]:
+def drawings(known: Comparison) -> dict[str, Callable[..., style.Figure]]:
     """Return functions that draw the two figures of all settings together, by name; their argument is `inks`."""
     profiles = profile_data(known.table, known.targets, known.drawn(own()))
     return {"heat": partial(draw_heat, heat_data(known)), "profile": partial(draw_profile, profiles)}
 
 
-@dataclass(frozen=True, eq=False)
-class Outline:
-    """A performance profile as it is drawn: corners of steps."""
+class Outlines(NamedTuple):
+    """Performance profiles as they are drawn: corners of each method's steps, ratios and shares; and the settings."""
 
-    method: str
-    ratios: Array
-    shares: Array
-
-
-@dataclass(frozen=True, eq=False)
-class Outlines:
-    """The numbers of the figure of profiles."""
-
-    outlines: tuple[Outline, ...]
+    corners: dict[str, tuple[Array, Array]]
     settings: tuple[str, ...]
 
 
 def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
-    """The profiles of methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
+    """Return the profiles of some methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
 
-    Args:
-        table: the records.
-        targets: the training loss to be reached, of each setting.
-        shown: the methods to draw; `None`: all. The best one of a setting is the best of all, drawn or not.
+    The best one of a setting is the best of all methods, drawn or not.
     """
     found: Profile = profile(table, targets)
-    outlines = []
+    corners = {}
     for method in found.methods if shown is None else shown:
         ratios, shares = found.steps(method)
         seen = ratios <= FARTHEST
         last = float(shares[seen][-1]) if seen.any() else 0.0
-        outlines.append(Outline(method, np.array([1.0, *ratios[seen], FARTHEST]), np.array([0.0, *shares[seen], last])))
-    return Outlines(tuple(outlines), found.settings)
+        corners[method] = np.array([1.0, *ratios[seen], FARTHEST]), np.array([0.0, *shares[seen], last])
+    return Outlines(corners, found.settings)
 
 
-def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
+def draw_profile(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
     """One panel: a step line for each method, with its name at the right end, the highest first."""
-    known = styles([outline.method for outline in data.outlines], inks)
+    known = styles(list(data.corners), inks)
     with style.settings(inks):
         figure, axes = style.panels(1, 1, height=4.4)
         axis = axes[0, 0]
-        for outline in data.outlines:
-            options = known[outline.method].options(every=slice(1, -1, max(len(outline.ratios) // 3, 1)))
-            axis.step(outline.ratios, outline.shares, where="post", label=plain(outline.method), **options)
-        ordered = sorted(data.outlines, key=lambda outline: (outline.shares[-1], outline.shares.mean()))
-        heights = apart([float(outline.shares[-1]) for outline in ordered], 0.052, 1.02)
-        for outline, height in zip(ordered, heights, strict=True):
-            look = known[outline.method]
+        for method, (ratios, shares) in data.corners.items():
+            options = known[method].options(every=slice(1, -1, max(len(ratios) // 3, 1)))
+            axis.step(ratios, shares, where="post", label=plain(method), **options)
+        ends = {method: float(shares[-1]) for method, (_, shares) in data.corners.items()}
+        ordered = sorted(ends, key=lambda method: (ends[method], data.corners[method][1].mean()))
+        for method, height in zip(ordered, apart([ends[method] for method in ordered], 0.052, 1.02), strict=True):
+            look = known[method]
             # From the end of the line to its name, and there the line once more, as in a legend.
             reach, sample = FARTHEST * np.array([1.0, 1.1]), FARTHEST * np.array([1.1, 1.22, 1.35])
-            axis.plot(reach, [outline.shares[-1], height], color=look.stroke.color, linewidth=0.6, clip_on=False)
+            axis.plot(reach, [ends[method], height], color=look.stroke.color, linewidth=0.6, clip_on=False)
             axis.plot(sample, [height] * 3, clip_on=False, **look.options(every=[1]))
-            axis.annotate(
-                plain(outline.method),
-                (FARTHEST * 1.43, height),
-                color=look.stroke.color,
-                fontweight="bold" if look.own else "normal",
-                fontsize=8,
-                va="center",
-                annotation_clip=False,
-            )
+            weight, text = "bold" if look.own else "normal", {"fontsize": 8, "va": "center", "annotation_clip": False}
+            where = (FARTHEST * 1.43, height)
+            axis.annotate(plain(method), where, color=look.stroke.color, fontweight=weight, **text)
         axis.set_xscale("log", base=2)
         axis.set_xlim(1.0, FARTHEST)
         axis.set_ylim(0.0, 1.02)
@@ -119,13 +97,7 @@ def draw_profile(data: Outlines, inks: Inks = LIGHT) -> Figure:
 
 
 def apart(values: Sequence[float], gap: float, top: float) -> list[float]:
-    """Values in rising order, moved as little as it takes to be so far apart, between 0 and the top.
-
-    Args:
-        values: in rising order.
-        gap: between two of them, at least.
-        top: of all.
-    """
+    """Return values in rising order, moved as little as it takes to be a gap apart, between 0 and the top."""
     # Less their places, values must only not fall: those that do share their mean.
     shares: list[tuple[float, int]] = []
     for place, value in enumerate(values):
@@ -162,15 +134,17 @@ def losses_data(
     targets: Mapping[str, float] | None = None,
     points: int = POINTS,
 ) -> tuple[Losses, ...]:
-    """What was measured along training. From where a run failed or diverged on, it is infinite.
+    """Return what was measured along training: a panel for each setting, a line for each method.
+
+    From where a run failed or diverged on, it is infinite.
 
     Args:
-        table: the records.
-        settings: which, a panel each.
-        methods: which, a line each.
+        table: runs by setting and method.
+        settings: names of settings.
+        methods: names of methods.
         measure: "train_loss" or "test_error".
         against: "evaluations" or "seconds".
-        targets: of each setting, the training loss to be shown as its target.
+        targets: the training loss to be reached, by setting; it is drawn.
         points: intervals of a curve, at most.
     """
     found = []
@@ -191,22 +165,21 @@ def losses_data(
 
 def _grid(records: Sequence[Trajectory], against: str, points: int) -> Array:
     if against == "evaluations":
-        budget = max(record.budget for record in records)
-        return np.unique(np.linspace(0.0, budget, min(budget, points) + 1).round())
+        return grid_of(max(record.budget for record in records), points)
     longest = max((point.seconds for record in records for point in record.counted), default=0.0)
     return np.linspace(0.0, longest, points + 1)
 
 
 def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
     points = record.counted
-    at = np.array([point.evaluations if against == "evaluations" else point.seconds for point in points])
+    at = np.array([getattr(point, against) for point in points])
     values = np.array([getattr(point, measure) for point in points])
     shown = held(at, np.where(np.isnan(values), math.inf, values), grid)
     ended = at[-1] if len(at) else 0.0
     return shown if record.status.value == "done" else np.where(grid > ended, math.inf, shown)
 
 
-def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
+def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
     """A panel for each setting, with a line for each method, and of gradline's the range over seeds.
 
     Nothing is infinite there, and what explodes leaves the panel at its top.
@@ -242,7 +215,7 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> Figure:
     return figure
 
 
-def _scale(axis: Axes, here: Sequence[Losses]) -> None:
+def _scale(axis: style.Axes, here: Sequence[Losses]) -> None:
     """The axes of a panel: from the lowest line to the highest, if that is not too far above where they began."""
     middles = np.concatenate([losses.band.middle for losses in here])
     starts = [losses.band.middle[0] for losses in here if np.isfinite(losses.band.middle[0])]

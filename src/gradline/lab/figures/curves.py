@@ -1,4 +1,4 @@
-"""Curves: one measure of the runs of one setting together, and what is in the middle of them.
+"""Curves: which runs a figure shows, one measure of the runs of one setting together, and what is in their middle.
 
 Where a mean is over runs of different lengths in iterations, it ends with the shortest (the paper's "lowest common
 number of iterations"). On logarithmic scales means and deviations are those of the logarithms, and `NUGGET` is added to
@@ -7,6 +7,7 @@ errors before, as in the paper. Steps of zero, or below 1e-16, moved nothing and
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -16,10 +17,67 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import labels
-from gradline.lab.figures.traces import Array, Source, Trace, missing, select, traces
+from gradline.lab.findings.reading import Source, traces
+from gradline.lab.findings.traces import Array, Trace
 
 NUGGET = 1e-4
 """Added to errors before their logarithm is taken, so that zero can be shown."""
+
+
+class MissingRuns(LookupError):  # noqa: N818 - it is no mistake: a directory need not have everything
+    """A figure has no runs to show."""
+
+
+def select(
+    runs: Iterable[Trace],
+    *,
+    problems: Sequence[str],
+    methods: Sequence[str],
+    sampling: Sequence[str] = ("dynamic",),
+    directions: bool = False,
+    angled: bool = False,
+    any_of: Sequence[str] = (),
+) -> list[Trace]:
+    """The runs of a figure: of each problem those of one budget and variant, which most runs have; each seed once.
+
+    A directory may hold more than one study. Where two budgets have as many runs, the larger one is taken.
+
+    Args:
+        runs: to choose from.
+        problems: the names of problems.
+        methods: the names of methods.
+        sampling: which kinds.
+        directions: runs whose directions had batches of their own; else those where they had not.
+        angled: runs whose angles were measured; else those whose were not.
+        any_of: methods without any of which there is nothing to show; their budget counts.
+    """
+    wanted = [
+        run
+        for run in runs
+        if run.problem in problems
+        and run.method in methods
+        and run.sampling in sampling
+        and (run.direction_batch_size is not None) == directions
+        and run.angled == angled
+    ]
+    chosen: dict[tuple[Any, ...], Trace] = {}
+    for problem in problems:
+        of_problem = [run for run in wanted if run.problem == problem]
+        counted = Counter((run.budget, run.variant) for run in of_problem if run.method in (any_of or methods))
+        if not counted:
+            continue
+        usual = max(counted, key=lambda key: (counted[key], key[0]))
+        for run in of_problem:
+            if (run.budget, run.variant) == usual:
+                known = (problem, methods.index(run.method), run.batch_size, run.sampling)
+                chosen.setdefault((*known, run.direction_batch_size or 0, run.seed), run)
+    order = {problem: place for place, problem in enumerate(problems)}
+    return [chosen[key] for key in sorted(chosen, key=lambda key: (order[key[0]], *key[1:]))]
+
+
+def missing(what: str, study: str) -> MissingRuns:
+    """What to say where a figure has no runs."""
+    return MissingRuns(f"{what} is left out: it needs runs of the study {study} (gradline run {study})")
 
 
 Setting: TypeAlias = tuple[str, str, int, str, int | None]
@@ -140,14 +198,14 @@ def cloud(curve: Curve, measure: Measure) -> Band:
     return Band(x, *(10.0**line for line in band[1:])) if measure.logarithmic else band
 
 
-def quantiles(curve: Curve, measure: Measure, *, low: float = 0.25, high: float = 0.75) -> Band:
-    """The median over seeds, and two quantiles."""
+def quantiles(curve: Curve, measure: Measure) -> Band:
+    """The median over seeds, and quartiles."""
     x, rows = _common(curve)
     shown = measure.shown(rows)
     lines = np.full((3, len(x)), np.nan)
     some = ~np.isnan(shown).all(axis=0)
     if some.any():
-        lines[:, some] = np.nanquantile(shown[:, some], [0.5, low, high], axis=0)
+        lines[:, some] = np.nanquantile(shown[:, some], [0.5, 0.25, 0.75], axis=0)
     return Band(x, *lines)
 
 
@@ -210,23 +268,6 @@ class Curves:
     def values_of(self, name: str) -> list[Any]:
         """The different values of a field, in their order."""
         return list(dict.fromkeys(getattr(curve, name) for curve in self.curves))
-
-    def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length, a row for each point of each run."""
-        columns: dict[str, list[NDArray[Any]]] = {}
-        for curve in self.curves:
-            seeds, points = curve.runs.shape
-            plain = {
-                name: np.full(seeds * points, getattr(curve, name))
-                for name in ("measure", "problem", "method", "batch_size", "sampling")
-            }
-            plain["direction_batch_size"] = np.full(seeds * points, curve.direction_batch_size or curve.batch_size)
-            plain["seed"] = np.repeat(curve.seeds, points)
-            plain["x"] = np.tile(curve.x, seeds)
-            plain["value"] = curve.runs.ravel()
-            for name, column in plain.items():
-                columns.setdefault(name, []).append(column)
-        return {name: np.concatenate(parts) for name, parts in columns.items()}
 
 
 def _names(planned: Sequence[Planned], field: str) -> list[Any]:

@@ -16,7 +16,6 @@ from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from matplotlib.figure import Figure
     from torch import Tensor
 
 TITLE = "Steps that are too small, too large, and found by a line search"
@@ -58,13 +57,7 @@ class Data:
 
 @threads()
 def data(*, training: int = 200, points: int = 51, updates: int = 12) -> Data:
-    """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane.
-
-    Args:
-        training: evaluations of GOLS-I that find the centre of the plane.
-        points: of the grid, along each axis.
-        updates: of each method.
-    """
+    """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane."""
     import torch
 
     import gradline
@@ -112,7 +105,7 @@ def data(*, training: int = 200, points: int = 51, updates: int = 12) -> Data:
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """Contours of the loss, and the three paths."""
     with style.settings(inks):
         figure, ((axis,),) = style.panels(1, 1, height=5.0, width=5.6)

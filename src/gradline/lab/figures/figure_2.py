@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,10 +12,6 @@ from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "Full, static and dynamic sampling of one loss"
 CAPTION = (
@@ -50,12 +46,7 @@ class Data:
 
 @threads()
 def data(*, training: int = 200, points: int = 41) -> Data:
-    """Evaluate the loss of a trained Iris network on a plane.
-
-    Args:
-        training: full-batch evaluations of GOLS-I before.
-        points: of the grid, along each axis.
-    """
+    """Evaluate the loss of a trained Iris network on a plane."""
     from gradline import landscape
 
     model, loss, samples = iris(training=training)
@@ -88,7 +79,7 @@ def _surface(values: Array, slopes: Array) -> Surface:
     return Surface(values, lowest, changes)
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """Surfaces above; below, from above, with what would be taken for an optimum."""
     with style.settings(inks):
         figure: Any = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 6.0), layout="constrained")
@@ -138,7 +129,7 @@ def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> 
         axis.locator_params(axis=name, nbins=4)
 
 
-def _marks(axis: Axes, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
+def _marks(axis: style.Axes, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
     """What would be taken for an optimum."""
     ink, net = LIGHT.text, LIGHT.orange  # on the colours of the surface, whatever the page
     for number, surface in enumerate(surfaces):

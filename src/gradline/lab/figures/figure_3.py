@@ -14,9 +14,6 @@ from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
     from gradline import landscape
 
 TITLE = "Static and dynamic mini-batches along one direction"
@@ -55,12 +52,7 @@ class Data:
 
 @threads()
 def data(*, points: int = 100, spacing: float = 0.002) -> Data:
-    """Walk along -∇L of the network; the samples are dealt into four mini-batches at random.
-
-    Args:
-        points: how many steps.
-        spacing: between two steps.
-    """
+    """Walk along -∇L of the network; the samples are dealt into four mini-batches at random."""
     from gradline import landscape
 
     rng = np.random.default_rng(0)
@@ -105,7 +97,7 @@ def _inside(steps: Array, spacing: float, ball: tuple[float, float]) -> Array:
     return middle
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """Values left and slopes right; static above, dynamic in the middle, the slopes near B_ε below."""
     with style.settings(inks):
         figure, axes = style.panels(3, 2, height=8.0)
@@ -151,7 +143,7 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     return figure
 
 
-def _static(axis: Axes, data: Data, full: Array, rows: Array, inks: Inks) -> None:
+def _static(axis: style.Axes, data: Data, full: Array, rows: Array, inks: Inks) -> None:
     for number, (row, size) in enumerate(zip(rows, map(len, data.line.batches), strict=True)):
         axis.plot(
             data.line.steps,
@@ -168,7 +160,7 @@ def _static(axis: Axes, data: Data, full: Array, rows: Array, inks: Inks) -> Non
     )
 
 
-def _dynamic(axis: Axes, data: Data, full: Array, row: Array, inks: Inks) -> None:
+def _dynamic(axis: style.Axes, data: Data, full: Array, row: Array, inks: Inks) -> None:
     axis.plot(data.line.steps, full, color=inks.text, linewidth=2.0)
     marks: dict[str, Any] = {
         "marker": ".",
@@ -180,7 +172,7 @@ def _dynamic(axis: Axes, data: Data, full: Array, row: Array, inks: Inks) -> Non
     axis.plot(data.line.steps, row, color=inks.faint, linewidth=0.7, label=label, **marks)
 
 
-def _come_close(axis: Axes, data: Data, slopes: Array) -> None:
+def _come_close(axis: style.Axes, data: Data, slopes: Array) -> None:
     """Show the ball and as much again on both sides, and the slopes there."""
     width = data.ball[1] - data.ball[0]
     low, high = data.ball[0] - 0.5 * width, data.ball[1] + 0.5 * width

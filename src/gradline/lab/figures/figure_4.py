@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 TITLE = "The minimiser and the NN-GPP of a discontinuous function"
 CAPTION = (
@@ -83,7 +79,7 @@ def data(*, pieces: Sequence[Piece] = PIECES, points: int = 2000) -> Data:
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """Values above, slopes in the middle, the continuous interpretation below."""
     with style.settings(inks):
         figure, axes = style.panels(3, 1, height=5.6, width=5.0, sharex=True)
@@ -111,7 +107,7 @@ def draw(data: Data, inks: Inks = LIGHT) -> Figure:
     return figure
 
 
-def _dots(axis: Axes, data: Data, heights: Array, inks: Inks) -> None:
+def _dots(axis: style.Axes, data: Data, heights: Array, inks: Inks) -> None:
     for step, marker, color, label in (
         (data.minimiser, "s", "#8c8c8c", "lowest value: the false minimiser"),
         (data.nngpp, "o", inks.orange, "sign change from - to +: the NN-GPP"),

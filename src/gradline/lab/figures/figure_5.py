@@ -14,8 +14,6 @@ from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradline import landscape
 
 TITLE = "Values and slopes over two weights"
@@ -24,7 +22,6 @@ CAPTION = (
     "next. The directional derivative can still be recognised, and is least noisy towards the edges."
 )
 Array = NDArray[np.float64]
-
 
 WEIGHTS = (8, 9)
 """Two parameters, by their numbers as torch lists them, counted from 1."""
@@ -84,7 +81,7 @@ def data(*, reach: float = 10.0, points: int = 51, batch_size: int = 10, repetit
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """Values left and slopes right; all samples above, mini-batches below, each column on one scale."""
     with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.2, subplot_kw={"projection": "3d"})

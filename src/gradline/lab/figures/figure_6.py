@@ -14,8 +14,6 @@ from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradline import landscape
 
 TITLE = "Where minima and sign changes are found"
@@ -43,22 +41,9 @@ class Data:
 
 @threads()
 def data(
-    *,
-    batch_sizes: Sequence[int] = SIZES,
-    repeats: int = 100,
-    points: int = 100,
-    spacing: float = 0.002,
-    order: int = 0,
+    *, batch_sizes: Sequence[int] = SIZES, repeats: int = 100, points: int = 100, spacing: float = 0.002, order: int = 0
 ) -> Data:
-    """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step.
-
-    Args:
-        batch_sizes: samples in a mini-batch.
-        repeats: walks for each size.
-        points: how many steps.
-        spacing: between two steps.
-        order: the seed of the mini-batches.
-    """
+    """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step."""
     from gradline import landscape
 
     model, loss, samples = iris()
@@ -71,7 +56,7 @@ def data(
     return Data(found, float(optima[0]) if optima.size else float("nan"))
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """How often, over step and size: minima left, sign changes right. Below, how far apart they are."""
     with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.0, height_ratios=[3, 2])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,9 +15,6 @@ from gradline.lab.tools.threads import threads
 from gradline.plot import search
 from gradline.plot.inks import LIGHT, Inks
 from gradline.protocol import Record, Stop
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 TITLE = "GOLS-I: accept at once, grow, or shrink"
 CAPTION = (
@@ -55,11 +52,7 @@ class Data:
 
 @threads()
 def data(*, batch_size: int = 50) -> Data:
-    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind.
-
-    Args:
-        batch_size: samples in a mini-batch.
-    """
+    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind."""
     import torch
 
     import gradline
@@ -104,7 +97,7 @@ def _kind(record: Record[Any, Any]) -> str | None:
     return KINDS[1] if steps[1] > steps[0] else KINDS[2]
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """The slopes that each search saw, drawn by `gradline.plot`, on the full-batch slope."""
     with style.settings(inks):
         figure, axes = style.panels(1, len(data.searches), height=3.7)

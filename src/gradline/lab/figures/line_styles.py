@@ -22,11 +22,7 @@ OTHER_MARKERS = "x+1234<>dh*"
 
 
 def numbers(lines: Sequence[str]) -> dict[str, int]:
-    """Return the number of each line's stroke: that of its method, or the first that is free.
-
-    Args:
-        lines: names or labels of methods, or other words.
-    """
+    """Return the number of the stroke of each name or label: that of its method, or the first that is free."""
     names = {label: name for name, label in METHODS.items()}
     found: dict[str, int] = {}
     for line in lines:
@@ -56,12 +52,7 @@ class Style:
 
 
 def styles(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Style]:
-    """Return a style for each method of a comparison, no two of them alike, in colour or in grey.
-
-    Args:
-        methods: those of a figure.
-        inks: of the page.
-    """
+    """Return a style for each method of a comparison, no two of them alike, in colour or in grey."""
     ours, found = own(), {}
     tuned = [name for name in methods if name in TUNED]
     others = [name for name in methods if name not in ours and name not in TUNED]

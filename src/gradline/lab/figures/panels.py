@@ -25,14 +25,11 @@ from gradline.lab.figures.curves import (
     quantiles,
 )
 from gradline.lab.figures.line_styles import numbers
-from gradline.lab.figures.traces import Array
-from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
+from gradline.lab.findings.traces import Array
+from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
-    from gradline.lab.figures.traces import Source
+    from gradline.lab.findings.reading import Source
 
 REACH = (1e-16, 1e16)
 """No logarithmic axis goes beyond: a few steps of 1e-140 would hide all others."""
@@ -89,7 +86,7 @@ def grid(
     def data(source: Source) -> Curves:
         return prepare(curves_of(source, measures, what=what, study=study, **choice))
 
-    def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
+    def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
         if by_measure:
             return draw_measures(data, measures, look=look, inks=inks)
         return draw_panels(data, measures, keys, look=look, inks=inks, height=height, width=width)
@@ -127,7 +124,7 @@ def draw_panels(
     inks: Inks,
     height: float,
     width: float,
-) -> Figure:
+) -> style.Figure:
     """Draw a grid of panels; see `grid`."""
     facets, columns, lines = (labels_by(key, data.curves) for key in keys)
     rows = [(facet, measure) for facet in facets for measure in measures]
@@ -159,7 +156,7 @@ def draw_panels(
     return figure
 
 
-def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks) -> Figure:
+def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks) -> style.Figure:
     """Draw a panel for each measure, two side by side, of curves of one problem and batch size."""
     lines = labels_by(METHOD, data.curves)
     with style.settings(inks):
@@ -176,7 +173,7 @@ def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks
     return figure
 
 
-def head(figure: Figure, axes: Iterable[Axes], data: Curves) -> None:
+def head(figure: style.Figure, axes: Iterable[style.Axes], data: Curves) -> None:
     """Put the legend at the top of a figure, and below it what is not as in the whole study."""
     width, height = figure.get_size_inches()
     style.legend(figure, axes, columns=max(4, round(width / 1.9)), where="upper center")
@@ -184,18 +181,18 @@ def head(figure: Figure, axes: Iterable[Axes], data: Curves) -> None:
     figure.text(0.5, 1.0 - 0.3 / height, labels.plain(text), ha="center", va="top", style="italic", fontsize=7.5)
 
 
-def _notes(data: Curves, figure: Figure) -> list[str]:
+def _notes(data: Curves, figure: style.Figure) -> list[str]:
     """Return what is not as in the whole study, as lines that fit."""
     notes = data.notes()
     return textwrap.wrap(f"Not the whole study: {'; '.join(notes)}.", int(14 * figure.get_figwidth())) if notes else []
 
 
-def _room(data: Curves, figure: Figure) -> float:
+def _room(data: Curves, figure: style.Figure) -> float:
     """Return the inches above the panels: for the legend, the notes and a title."""
     return 0.55 + 0.14 * len(_notes(data, figure))
 
 
-def _place(figure: Figure, room: float) -> None:
+def _place(figure: style.Figure, room: float) -> None:
     """Put the panels where they belong: they are alike, so nothing needs to be solved for, which takes long."""
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
@@ -211,7 +208,7 @@ def _place(figure: Figure, room: float) -> None:
 
 
 def draw_curves(
-    axis: Axes, curves: Sequence[Curve], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
+    axis: style.Axes, curves: Sequence[Curve], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
 ) -> list[Array]:
     """Draw the runs of settings, and return the values that were drawn.
 
@@ -219,44 +216,33 @@ def draw_curves(
     and there the first, whose stroke is solid, is below the others, which have gaps. The middle line of steps, which
     jump from one iteration to the next, is smoothed.
     """
-    known = numbers(lines)
-    return [
-        _draw_curve(axis, curve, measure, label, stroke(known[label], inks), look, place, len(curves))
-        for place, curve in enumerate(curves)
-        if (label := key.of(curve))
-    ]
-
-
-def _draw_curve(
-    axis: Axes, curve: Curve, measure: Measure, label: str, line: Stroke, look: Look, place: int, count: int
-) -> Array:
-    color, under = line.color, 1.0 - place / count
-    middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
-    if look is Look.CLOUD:
-        axis.fill_between(middle.x, middle.low, middle.high, color=color, alpha=0.18, linewidth=0)
-        drawn = np.concatenate([middle.low, middle.high])
-    else:
-        drawn = measure.shown(curve.runs).ravel()
-        dotted = look is Look.DOTTED
-        for run in measure.shown(curve.runs):
-            axis.plot(
-                *(curve.x, run),
-                color=color, alpha=0.45 if dotted else 0.28, zorder=1.0 + under,
-                linewidth=0.7 if dotted else 0.5, linestyle=":" if dotted else "-",
-            )  # fmt: skip
-    every = max(1, len(middle.x) // 4)
-    width = 0.9 if measure.name == "step" else 1.2
-    axis.plot(
-        middle.x,
-        smooth(middle.middle) if measure.name == "step" else middle.middle,
-        label=labels.plain(label),
-        linewidth=width,
-        zorder=4.0 - under,
-        **line.options(every=(every * (1 + place) // (1 + count), every)),
-        markeredgecolor=axis.figure.get_facecolor(),
-        markeredgewidth=0.4,
-    )
-    return drawn
+    known, shown = numbers(lines), []
+    for place, curve in enumerate(curves):
+        label, under = key.of(curve), 1.0 - place / len(curves)
+        line = stroke(known[label], inks)
+        middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
+        if look is Look.CLOUD:
+            axis.fill_between(middle.x, middle.low, middle.high, color=line.color, alpha=0.18, linewidth=0)
+            shown.append(np.concatenate([middle.low, middle.high]))
+        else:
+            shown.append(measure.shown(curve.runs).ravel())
+            thin: dict[str, Any] = {"linewidth": 0.5, "linestyle": "-", "alpha": 0.28}
+            if look is Look.DOTTED:
+                thin = {"linewidth": 0.7, "linestyle": ":", "alpha": 0.45}
+            for run in measure.shown(curve.runs):
+                axis.plot(curve.x, run, color=line.color, zorder=1.0 + under, **thin)
+        every, steps = max(1, len(middle.x) // 4), measure.name == "step"
+        axis.plot(
+            middle.x,
+            smooth(middle.middle) if steps else middle.middle,
+            label=labels.plain(label),
+            linewidth=0.9 if steps else 1.2,
+            zorder=4.0 - under,
+            **line.options(every=(every * (1 + place) // (1 + len(curves)), every)),
+            markeredgecolor=axis.figure.get_facecolor(),
+            markeredgewidth=0.4,
+        )
+    return shown
 
 
 def smooth(values: Array) -> Array:
@@ -266,7 +252,7 @@ def smooth(values: Array) -> Array:
     return np.array([np.median(some[~np.isnan(some)]) if (~np.isnan(some)).any() else np.nan for some in windows])
 
 
-def set_scale(axis: Axes, measure: Measure, shown: Sequence[Array]) -> None:
+def set_scale(axis: style.Axes, measure: Measure, shown: Sequence[Array]) -> None:
     """The axes: the vertical one from the lowest to the highest value shown in any panel of its row."""
     values = np.concatenate(shown) if shown else np.array([])
     values = values[np.isfinite(values)]

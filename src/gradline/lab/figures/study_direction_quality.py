@@ -13,9 +13,7 @@ from gradline.lab.figures.panels import smooth
 from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from gradline.lab.figures.traces import Source
+    from gradline.lab.findings.reading import Source
 
 TITLE = "Angle between mini-batch and full-batch direction, along training"
 ABOUT = (
@@ -34,7 +32,7 @@ def data(source: Source) -> Curves:
     return curves_of(source, (ANGLE,), what="the figure of direction-quality", study=NEEDS[0], angled=True)
 
 
-def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
+def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
     """For each problem the angle along training, above, and against the batch size, below."""
     problems = data.values_of("problem")
     sizes = sorted(data.values_of("batch_size"))
@@ -55,12 +53,7 @@ def draw(data: Curves, inks: Inks = LIGHT) -> Figure:
                     middles.append((size, *(np.quantile(angles, [0.5, 0.25, 0.75]) if angles.size else [np.nan] * 3)))
             x, middle, low, high = np.array(middles).T
             below.errorbar(
-                *(x, middle),
-                yerr=[middle - low, high - middle],
-                color=inks.text,
-                marker="o",
-                capsize=3,
-                linewidth=1.0,
+                *(x, middle), yerr=[middle - low, high - middle], color=inks.text, marker="o", capsize=3, linewidth=1.0
             )
             below.set_xscale("log")
             below.set_xticks(x, [f"{size:.0f}" for size in x])

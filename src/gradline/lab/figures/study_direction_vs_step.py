@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import labels, style
-from gradline.lab.figures.traces import Array, missing, select, traces
+from gradline.lab.figures.curves import missing, select
+from gradline.lab.findings.reading import Source, traces
+from gradline.lab.findings.traces import Array
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from gradline.lab.figures.traces import Source
 
 TITLE = "Which mini-batch matters more: that of the direction, or those of the step"
 CAPTION = (
@@ -37,18 +34,6 @@ class Data:
     """How many."""
     train_loss: Array
     test_error: Array
-
-    def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length, a row for each setting."""
-        places = np.array(list(np.ndindex(self.train_loss.shape))).reshape(-1, 3).T
-        return {
-            "method": np.array(self.methods)[places[0]],
-            "direction_batch_size": self.direction_batch_sizes[places[1]],
-            "batch_size": self.batch_sizes[places[2]],
-            "runs": self.runs.ravel(),
-            "train_loss": self.train_loss.ravel(),
-            "test_error": self.test_error.ravel(),
-        }
 
 
 def data(source: Source) -> Data:
@@ -72,7 +57,7 @@ def data(source: Source) -> Data:
     return Data(methods, np.array(directions), np.array(sizes), counts, medians["train_loss"], medians["test_error"])
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """A row for each method: training loss left, test error right, the numbers written into the fields."""
     with style.settings(inks):
         height = 0.4 + 0.45 * len(data.direction_batch_sizes)

@@ -6,9 +6,8 @@ from typing import Any
 
 from gradline.lab.figures import labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, Entry, Key
-from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curves
+from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curves, missing
 from gradline.lab.figures.panels import ZERO, Look, grid
-from gradline.lab.figures.traces import missing
 
 
 def _variants(study: str, suffix: str, plain: str, changed: str, title: str, about: str, **options: Any) -> Entry:

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gradline.installing import not_installed
+from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.imports import import_extra
 from gradline.plot.inks import LIGHT, Inks
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+if TYPE_CHECKING:  # other modules have these types from here, as `style.Figure`
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 SURFACE = "cividis"
 """The colour map of surfaces: the same to most eyes, and steadily lighter in grey."""
@@ -43,11 +43,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def settings(inks: Inks = LIGHT) -> Any:
-    """Return the matplotlib settings of all figures as a context manager.
-
-    Args:
-        inks: of the page.
-    """
+    """Return the matplotlib settings of all figures as a context manager."""
     page = {"figure.facecolor": inks.page, "savefig.facecolor": inks.page, "axes3d.xaxis.panecolor": "none"}
     page |= {"axes3d.yaxis.panecolor": "none", "axes3d.zaxis.panecolor": "none", "grid.color": inks.faint}
     return matplotlib("").rc_context({**inks.rc, **SETTINGS, **page})
@@ -55,12 +51,7 @@ def settings(inks: Inks = LIGHT) -> Any:
 
 def matplotlib(part: str) -> Any:
     """Return a module of matplotlib, or raise how to install it."""
-    try:
-        return import_module(f"matplotlib.{part}" if part else "matplotlib")
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "matplotlib":
-            raise
-        raise not_installed("gradline.lab.figures", "matplotlib", "plot") from error
+    return import_extra(f"matplotlib.{part}" if part else "matplotlib", "gradline.lab.figures", "plot")
 
 
 def panels(
@@ -113,18 +104,12 @@ def save(
     base = Path(path)
     if base.suffix in files:
         base = base.with_suffix("")
-    base.parent.mkdir(parents=True, exist_ok=True)
     background = "none" if transparent else figure.get_facecolor()
     written = []
     for ending in files:
-        target = base.with_name(base.name + ending)
-        draft = base.with_name(f".{os.getpid()}-{base.name}{ending}")
-        dateless = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(ending)
-        try:
-            with settings():
-                figure.savefig(draft, dpi=PIXELS, metadata=dateless, facecolor=background)
-            draft.replace(target)
-        finally:
-            draft.unlink(missing_ok=True)
-        written.append(target)
+        written.append(base.with_name(base.name + ending))
+        dateless: Any = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(ending)
+        options = {"format": ending[1:], "dpi": PIXELS, "metadata": dateless, "facecolor": background}
+        with settings(), atomic_write(written[-1], sync=False) as file:
+            figure.savefig(file, **options)
     return written

@@ -2,20 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import labels, style
-from gradline.lab.figures.traces import missing, select, traces
+from gradline.lab.figures.curves import missing, select
+from gradline.lab.findings.reading import Source, traces
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
-    from gradline.lab.figures.traces import Source
 
 TITLE = "Evaluations in an iteration"
 CAPTION = (
@@ -56,24 +53,27 @@ class Data:
 def data(source: Source) -> Data:
     """Count the probes of each iteration of a directory, or of `gradline.lab.results`."""
     runs = select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls"))
-    counted = {
-        method: [run.probes for run in runs if run.method == method and run.probes is not None]
-        for method in dict.fromkeys(run.method for run in runs)
-    }
-    counted = {method: probes for method, probes in counted.items() if probes}
+    counted: dict[str, list[dict[str, Any]]] = {}
+    for run in runs:
+        if run.summary["probes_max"]:
+            counted.setdefault(run.method, []).append(run.summary)
     if not counted:
         raise missing("table 3", "netpi-10")
+
+    def over_runs(column: str, combine: Callable[[list[Any]], Any]) -> NDArray[Any]:
+        return np.array([combine([summary[column] for summary in some]) for some in counted.values()])
+
     return Data(
         methods=tuple(counted),
-        runs=np.array([len(some) for some in counted.values()]),
-        fewest=np.array([min(one.fewest for one in some) for some in counted.values()]),
-        most=np.array([max(one.most for one in some) for some in counted.values()]),
-        most_later=np.array([max(one.most_later for one in some) for some in counted.values()]),
-        mean=np.array([np.mean([one.mean for one in some]) for some in counted.values()]),
+        runs=over_runs("probes_min", len),
+        fewest=over_runs("probes_min", min),
+        most=over_runs("probes_max", max),
+        most_later=over_runs("probes_max_later", max),
+        mean=over_runs("probes_mean", np.mean),
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> Figure:
+def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """The table, with the paper's row below each of ours."""
     header = ["", "runs", "fewest", "most", "most after the first", "mean"]
     cells, slanted = [], []

@@ -9,18 +9,14 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradline.lab.figures import style
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.measures import Spread
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Training
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 SHOWN = (OURS, UNTOUCHED, "schedule-free", "prodigy")
 """Methods without tuning that the first figure shows, as far as there are runs of them."""
@@ -39,17 +35,17 @@ class Row:
     note: str = ""
 
 
-def quality_data(training: Training, shown: Sequence[str] = SHOWN) -> tuple[Row, ...]:
+def quality_data(training: Training) -> tuple[Row, ...]:
     """Validation losses without tuning over those with it, of each case that has a tuned method."""
     rows = []
-    for case in _ordered(training):
+    for case in training.ordered:
         if case.tuned is not None:
-            values = {name: case.ratio(name, case.tuned.method) for name in shown if name in case.entries}
+            values = {name: case.ratio(name, case.tuned.method) for name in SHOWN if name in case.entries}
             rows.append(Row(case.name, case.setting.held_out, values, case.tuned.chosen or ""))
     return tuple(rows)
 
 
-def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
+def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
     """A row for each case, a mark for each method: left of 1 where it ends lower than the tuned one."""
     with style.settings(inks):
         figure, axis = _rows(data, inks)
@@ -89,11 +85,11 @@ class Spent:
 def compute_data(training: Training) -> tuple[Spent, ...]:
     """Processor seconds to a validation loss that is as good as the tuned method's, of each case that has one."""
     found = []
-    for case in _ordered(training):
+    for case in training.ordered:
         tuned, ours = case.tuned, case.entries.get(OURS)
-        if tuned is None or ours is None or not math.isfinite(tuned.loss.median):
+        if tuned is None or ours is None or not math.isfinite(tuned.validation_loss.median):
             continue
-        target = CLOSE * tuned.loss.median
+        target = CLOSE * tuned.validation_loss.median
         needed = ours.seconds_to(target)
         own = tuned.seconds_to(target)
         found.append(
@@ -109,7 +105,7 @@ def compute_data(training: Training) -> tuple[Spent, ...]:
     return tuple(found)
 
 
-def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> Figure:
+def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
     """A row for each case: seconds with and without tuning, and a line between them."""
     rows = [Row(spent.case, spent.held_out, {}) for spent in data]
     with style.settings(inks):
@@ -151,7 +147,7 @@ def limits_data(training: Training) -> tuple[Row, ...]:
     return tuple(sorted(rows, key=lambda row: -row.values[OURS].median))
 
 
-def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
+def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
     """A bar for each case from 1 to the ratio; to the right of 1 the other method is better."""
     with style.settings(inks):
         figure, axis = _rows(data, inks, parts=False)
@@ -172,9 +168,9 @@ def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> Figure:
     return figure
 
 
-def drawings(training: Training) -> dict[str, Callable[..., Figure]]:
+def drawings(training: Training) -> dict[str, Callable[..., style.Figure]]:
     """Return functions that draw the figures of which there are numbers, by name; their argument is `inks`."""
-    found: dict[str, tuple[Callable[..., Figure], Sequence[Any]]] = {
+    found: dict[str, tuple[Callable[..., style.Figure], Sequence[Any]]] = {
         "quality": (draw_quality, quality_data(training)),
         "compute": (draw_compute, compute_data(training)),
         "limits": (draw_limits, limits_data(training)),
@@ -182,19 +178,14 @@ def drawings(training: Training) -> dict[str, Callable[..., Figure]]:
     return {name: partial(draw, data) for name, (draw, data) in found.items() if data}
 
 
-def _ordered(training: Training) -> list[Case]:
-    """Problems for tuning first, then those that are held out."""
-    return sorted(training.cases, key=lambda case: case.setting.held_out)
-
-
 def _within(ratio: float) -> float:
     return min(max(ratio, WIDEST[0]), WIDEST[1])
 
 
-def _rows(data: Sequence[Row], inks: Inks, *, parts: bool = True) -> tuple[Figure, Axes]:
+def _rows(data: Sequence[Row], inks: Inks, *, parts: bool = True) -> tuple[style.Figure, style.Axes]:
     """A figure with a row for each case, named at the left."""
     figure, axes = style.panels(1, 1, height=1.3 + 0.21 * max(len(data), 4), width=8.4)
-    axis: Axes = axes[0, 0]
+    axis: style.Axes = axes[0, 0]
     axis.set_ylim(len(data), 0)
     words = [plain(row.case) + ("" if parts or not row.held_out else " (held out)") for row in data]
     axis.set_yticks([place + 0.5 for place in range(len(data))], words, fontsize=7)
@@ -205,19 +196,12 @@ def _rows(data: Sequence[Row], inks: Inks, *, parts: bool = True) -> tuple[Figur
         if parts and (place == 0 or row.held_out != data[place - 1].held_out):
             if place:
                 axis.axhline(place, color=inks.text, linewidth=0.8)
-            name = "held-out problems" if row.held_out else "problems for tuning"
-            axis.annotate(
-                name,
-                (0.006, place + 0.08),
-                xycoords=axis.get_yaxis_transform(),
-                fontsize=6.5,
-                va="top",
-                color=inks.text,
-            )
+            name, at = "held-out problems" if row.held_out else "problems for tuning", (0.006, place + 0.08)
+            axis.annotate(name, at, xycoords=axis.get_yaxis_transform(), fontsize=6.5, va="top", color=inks.text)
     return figure, axis
 
 
-def _ratio_axis(axis: Axes, inks: Inks) -> None:
+def _ratio_axis(axis: style.Axes, inks: Inks) -> None:
     axis.set_xscale("log")
     axis.set_xlim(WIDEST[0] * 0.97, WIDEST[1] * 1.03)
     axis.set_xticks(TICKS, [f"{tick:g}" for tick in TICKS])
@@ -226,15 +210,7 @@ def _ratio_axis(axis: Axes, inks: Inks) -> None:
     axis.grid(axis="x", color=inks.faint, linewidth=0.4, alpha=0.6)
 
 
-def _aside(axis: Axes, place: int, text: str, inks: Inks) -> None:
+def _aside(axis: style.Axes, place: int, text: str, inks: Inks) -> None:
     """Words at the right end of a row."""
-    where = axis.get_yaxis_transform()
-    axis.annotate(
-        plain(text),
-        (1.01, place + 0.5),
-        xycoords=where,
-        fontsize=6.5,
-        va="center",
-        color=inks.text,
-        annotation_clip=False,
-    )
+    look: dict[str, Any] = {"fontsize": 6.5, "va": "center", "color": inks.text, "annotation_clip": False}
+    axis.annotate(plain(text), (1.01, place + 0.5), xycoords=axis.get_yaxis_transform(), **look)

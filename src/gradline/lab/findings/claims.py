@@ -104,14 +104,7 @@ class Evidence:
         self._runs, self._budget = runs, budget
 
     def part(self, statement: str, paper: str, settings: Sequence[Setting], decide: Decide) -> Part:
-        """Decide a statement by the runs of some settings, all of one budget.
-
-        Args:
-            statement: what the paper says.
-            paper: the paper's figure.
-            settings: the runs needed; if those of one are missing, the statement is not decided.
-            decide: see `Decide`.
-        """
+        """Decide a statement by the runs of some settings, all of one budget; without any of them it is not decided."""
         found = [self._of(setting) for setting in settings]
         budgets = set.intersection(*(set(runs["budget"]) for runs in found))
         if not budgets:
@@ -152,11 +145,7 @@ class Claim(NamedTuple):
 
 
 def claims(runs: pd.DataFrame) -> list[Verdict]:
-    """Hold every claim that training runs can decide (2 to 11) against a summary.
-
-    Args:
-        runs: the table of `gradline.lab.summary`, one row a run.
-    """
+    """Hold every claim that training runs can decide (2 to 11) against a table of `gradline.lab.summary`."""
     from gradline.lab.findings.statements import CLAIMS
 
     plain = _plain(runs)
@@ -165,28 +154,6 @@ def claims(runs: pd.DataFrame) -> list[Verdict]:
         relevant = plain[plain["problem"].isin(claim.problems)] if claim.problems else plain
         verdicts.append(Verdict(claim.number, claim.text, tuple(claim.statements(Evidence(relevant, claim.budget)))))
     return verdicts
-
-
-def to_frame(verdicts: list[Verdict]) -> pd.DataFrame:
-    """Return a table with a row for each part."""
-    words = {True: "yes", False: "no", None: "not run"}
-    return pd.DataFrame(
-        [
-            {
-                "claim": verdict.number,
-                "text": verdict.claim,
-                "verdict": verdict.verdict,
-                "part": part.statement,
-                "paper": part.paper,
-                "holds": words[part.holds],
-                "seen": part.seen,
-                "runs": part.runs,
-                "short": part.short,
-            }
-            for verdict in verdicts
-            for part in verdict.parts
-        ]
-    )
 
 
 def spread(values: pd.Series) -> str:

@@ -11,12 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings import measures
-from gradline.lab.findings.measures import Grid, Row, Table, leading, profile, spread
+from gradline.lab.findings.measures import Grid, Row, Table, final_loss, leading, profile
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import GROUPS, METHODS, Peer
@@ -58,8 +59,7 @@ class Score:
     """Share of settings where all its seeds do."""
 
 
-@dataclass(frozen=True)
-class Cost:
+class Cost(NamedTuple):
     """Processor time over that of SGD, medians over settings; NaN where nothing is known."""
 
     step: float
@@ -112,12 +112,7 @@ class Comparison:
         return measures.rows(self.table, self.targets, units)
 
     def names(self, *, size: str | None = None, held_out: bool | None = None) -> tuple[str, ...]:
-        """Return the names of settings.
-
-        Args:
-            size: one of `SIZES`; `None`: all.
-            held_out: only of problems that are held out, or only of those that are not; `None`: all.
-        """
+        """Return the names of settings, perhaps only of one of `SIZES`, or of problems that are held out or are not."""
         return tuple(
             setting.name
             for setting in self.settings
@@ -129,11 +124,7 @@ class Comparison:
         return {name: self.table[name] for name in settings}
 
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:
-        """Return the scores of methods over settings on which all of them were run, the best first.
-
-        Args:
-            settings: which of them; `None`: all.
-        """
+        """Return the scores of methods over those (of some) settings on which all of them were run, the best first."""
         table = self.part(self.table if settings is None else settings)
         usual, worst = profile(table, self.targets), profile(table, self.targets, worst=True)
         behind = decades(table, usual.methods, usual.settings).clip(max=LIMIT)
@@ -152,12 +143,7 @@ class Comparison:
         return [name for name in dict.fromkeys(row.method for row in self.rows) if name not in grids]
 
     def beaten(self, method: str, by: Iterable[str]) -> dict[str, list[str]]:
-        """Return by setting the methods whose seeds all end lower than every seed of a method.
-
-        Args:
-            method: which.
-            by: the others that count.
-        """
+        """Return by setting which of some methods have all their seeds end lower than every seed of a method."""
         others, found = set(by) - {method}, {}
         for setting in self.table:
             spreads = {row.method: row.train_loss for row in self.rows if row.setting == setting}
@@ -200,12 +186,7 @@ class Comparison:
 
 
 def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
-    """Return the comparison of a study's runs: those with its budget, or else the largest there is.
-
-    Args:
-        records: from a store or a packed file, these and perhaps others.
-        study: which settings, and what is to be reached.
-    """
+    """Return the comparison of a study's runs: those with its budget, or else the largest there is."""
     found: dict[str, list[Trajectory]] = {}
     wanted = {setting.name: setting for setting in study.settings}
     for record in records:
@@ -248,19 +229,12 @@ def _sizes(settings: Sequence[Setting]) -> dict[str, str]:
 def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:
     """Return methods × settings: log10 of the median seed's final training loss over the lowest of all methods.
 
-    Infinite where the median seed failed, NaN where there are no runs, and nothing is negative.
-
-    Args:
-        table: the records.
-        methods: which, of those in the table. The lowest loss is that of all, these or not.
-        settings: which.
+    Infinite where the median seed failed, NaN where there are no runs, and nothing is negative. The lowest loss is
+    that of all methods in the table, these or not.
     """
     made = np.full((len(methods), len(settings)), math.nan)
     for place, setting in enumerate(settings):
-        finals = {
-            name: math.log10(max(spread(record.train_loss for record in records).median, FLOOR))
-            for name, records in table[setting].items()
-        }
+        finals = {name: math.log10(max(final_loss(records), FLOOR)) for name, records in table[setting].items()}
         best = min(finals.values(), default=math.inf)
         for line, name in enumerate(methods):
             if name in finals:

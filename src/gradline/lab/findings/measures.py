@@ -70,16 +70,6 @@ def tabulate(records: Iterable[Trajectory]) -> Table:
     return table
 
 
-def evaluations_to(record: Trajectory, target: float) -> float:
-    """Return the evaluations at the first measured training loss at or below a target; infinite if there is none."""
-    return next((point.evaluations for point in record.counted if point.train_loss <= target), math.inf)
-
-
-def seconds_to(record: Trajectory, target: float) -> float:
-    """Return the seconds of training at the first measured loss at or below a target; infinite if there is none."""
-    return next((point.seconds for point in record.counted if point.train_loss <= target), math.inf)
-
-
 def spread(values: Iterable[float]) -> Spread:
     """Return the median, the lowest and the highest value; of an even number the upper of both middles.
 
@@ -91,15 +81,26 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(ordered[len(ordered) // 2], ordered[0], ordered[-1])
 
 
+def final_loss(records: Iterable[Trajectory]) -> float:
+    """Return the median over seeds of the training loss at the end."""
+    return spread(record.train_loss for record in records).median
+
+
+def to_target(records: Iterable[Trajectory], target: float, unit: str = "evaluations") -> Spread:
+    """Return evaluations or seconds to a training loss, over seeds."""
+    return spread(record.first("train_loss", target, unit, counted=True) for record in records)
+
+
+def failures(records: Iterable[Trajectory]) -> tuple[str, ...]:
+    """Return the reasons of runs that failed or diverged."""
+    return tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE)
+
+
 def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
     """Return the table with two methods in the place of each grid: its best learning rate in a setting, and the median.
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
     costs to find is not counted, so it is what a perfect tuner would have got.
-
-    Args:
-        table: the records.
-        grids: the methods that are points of a grid.
     """
     made: Table = {}
     for setting, methods in table.items():
@@ -109,24 +110,14 @@ def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
             if name in grids:
                 families.setdefault(grids[name].family, []).append(name)
         for family, names in families.items():
-            ranked = sorted(names, key=lambda name: (_final(methods[name]), grids[name].rate))
+            ranked = sorted(names, key=lambda name: (final_loss(methods[name]), grids[name].rate))
             for what, chosen in (("best", ranked[0]), ("median", ranked[len(ranked) // 2])):
                 made[setting][f"{family} {what}"] = methods[chosen]
     return made
 
 
-def _final(records: Sequence[Trajectory]) -> float:
-    return spread(record.train_loss for record in records).median
-
-
 def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list[Row]:
-    """Return a row for each method on each setting, the lowest median training loss first.
-
-    Args:
-        table: the records.
-        targets: the training loss to be reached, of each setting.
-        sgd: the methods whose steps are the unit of cost.
-    """
+    """Return a row for each method on each setting, the lowest median loss first; costs are over those of `sgd`."""
     units = set(sgd)
     made = []
     for setting, methods in table.items():
@@ -143,15 +134,15 @@ def _row(setting: str, method: str, records: Sequence[Trajectory], target: float
         runs=len(records),
         train_loss=spread(record.train_loss for record in records),
         test_error=spread(record.test_error for record in records),
-        to_target=spread(evaluations_to(record, target) for record in records),
-        seconds_to_target=spread(seconds_to(record, target) for record in records),
-        step_cost=_pace(records, "steps") / _pace(of_sgd, "steps"),
-        evaluation_cost=_pace(records, "evaluations") / _pace(of_sgd, "evaluations"),
-        failures=tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE),
+        to_target=to_target(records, target),
+        seconds_to_target=to_target(records, target, "seconds"),
+        step_cost=pace(records, "steps") / pace(of_sgd, "steps"),
+        evaluation_cost=pace(records) / pace(of_sgd),
+        failures=failures(records),
     )
 
 
-def _pace(records: Iterable[Trajectory], counted: str) -> float:
+def pace(records: Iterable[Trajectory], counted: str = "evaluations") -> float:
     """Return processor seconds for one step or evaluation, the median over records; NaN if there is none."""
     last = [record.points[-1] for record in records if record.points]
     paces = [point.cpu_seconds / getattr(point, counted) for point in last if getattr(point, counted) > 0]
@@ -197,13 +188,7 @@ class Profile:
 
 
 def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
-    """Return the methods that a figure shows: some always, then those most often near the best.
-
-    Args:
-        found: the profiles of all.
-        always: those that are shown whatever they do; names that are not in the profiles are passed over.
-        count: how many are shown, if there are so many.
-    """
+    """Return the methods that a figure shows: some always, if they are there, then those most often near the best."""
     chosen = [name for name in always if name in found.methods]
     near, far = found.share(2.0), found.share(10.0)
     rest = sorted(set(found.methods) - set(chosen), key=lambda name: (-near[name] - far[name], name))
@@ -211,18 +196,12 @@ def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
 
 
 def profile(table: Table, targets: Mapping[str, float], *, worst: bool = False) -> Profile:
-    """Return the profiles of all methods, over the settings on which all of them were run.
-
-    Args:
-        table: the records.
-        targets: the training loss to be reached, of each setting.
-        worst: take a method's worst seed on each setting, not its median one.
-    """
+    """Return the profiles of all methods, over the settings on which all of them were run; of median or worst seeds."""
     methods = list(dict.fromkeys(name for of_setting in table.values() for name in of_setting))
     settings = [setting for setting, known in table.items() if all(name in known for name in methods)]
     costs = np.full((len(methods), len(settings)), math.inf)
     for line, name in enumerate(methods):
         for place, setting in enumerate(settings):
-            found = spread(evaluations_to(record, targets[setting]) for record in table[setting][name])
+            found = to_target(table[setting][name], targets[setting])
             costs[line, place] = found.worst if worst else found.median
     return Profile(tuple(methods), tuple(settings), costs)

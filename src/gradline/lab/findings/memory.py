@@ -26,11 +26,8 @@ STEPS = 12
 def peak_copies(method: Method) -> float:
     """Return the peak memory of a method beyond the parameters, in units of their memory.
 
-    The gradient is one copy, so that plain SGD has 1. LBFGS has its whole history of 100 steps by the end, which is 200
-    copies. Measured on a linear layer.
-
-    Args:
-        method: the method.
+    The gradient is one copy, so that plain SGD has 1. LBFGS has its whole history of 100 steps by the end, which is
+    200 copies. Measured on a linear layer.
     """
     task = _task()
     objective = Objective(task, Batches(seed=0, purpose=Purpose.PROBES, samples=task.samples, size=4))
@@ -45,11 +42,7 @@ def peak_copies(method: Method) -> float:
 
 @threads()
 def copies(methods: Iterable[str]) -> dict[str, float | str]:
-    """Return the peak memory of methods by name, of a grid once; the text of the error where it failed.
-
-    Args:
-        methods: their names. Those whose packages are not installed are left out.
-    """
+    """Return the peak memory of installed methods by name, of a grid once; the text of the error where it failed."""
     found: dict[str, float | str] = {}
     for name in methods:
         method = METHODS[name]

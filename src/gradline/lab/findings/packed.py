@@ -1,6 +1,6 @@
 """Many runs in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
-Runs of a comparison are kept as trajectories, all others as digests (see `digests`): a run's whole configuration, its
+Runs of a comparison are kept as trajectories, all others as traces (see `traces`): a run's whole configuration, its
 summary to nine digits and its curves on a coarser grid, from which tables, claims, figures and reports are made.
 
 Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the
@@ -17,7 +17,7 @@ import json
 import math
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from pathlib import Path
@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from gradline.lab.findings.digests import Digest, digests_from_values, digests_to_values
+from gradline.lab.findings import traces
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.tools.files import atomic_write
@@ -39,9 +39,6 @@ POINTS = 20
 """Of a curve, at most."""
 DIGITS = 5
 """Significant digits of all points but those that measures are read from."""
-TIMES = ("seconds", "cpu_seconds")
-TIME_DIGITS = 4
-"""Likewise of times: no machine takes twice the same time to four digits."""
 MOST_BYTES = 2**28
 """Of a file when it is unpacked: a hundred times as many as all methods on all problems need."""
 PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
@@ -63,14 +60,14 @@ class Packed:
         targets: of each setting, the training loss that was to be reached when the file was made.
         commands: that made the runs.
         memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
-        digests: the runs that are not of a comparison.
+        traces: the runs that are not of a comparison.
     """
 
     records: tuple[Trajectory, ...]
     targets: Mapping[str, float]
     commands: tuple[str, ...] = ()
     memory: Mapping[str, float | str] = field(default_factory=dict)
-    digests: tuple[Digest, ...] = ()
+    traces: tuple[traces.Trace, ...] = ()
 
     def check(self, targets: Mapping[str, float]) -> None:
         """Raise `ValueError` unless these targets are those of the file: its curves were thinned for them."""
@@ -84,12 +81,7 @@ class Packed:
 
 
 def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
-    """Write a packed file, whole or not at all, and return its path.
-
-    Args:
-        packed: what it shall hold.
-        path: the file.
-    """
+    """Write a packed file, whole or not at all, and return its path."""
     path = Path(path)
     records = sorted(packed.records, key=_order)
     thin = [thinned(record, packed.targets.get(record.setting, -math.inf)) for record in records]
@@ -121,8 +113,8 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     }
     if any(record.key for record in thin):
         values["keys"] = [record.key for record in thin]
-    if packed.digests:
-        values["digests"] = digests_to_values(packed.digests)
+    if packed.traces:
+        values["digests"] = traces.to_values(packed.traces)
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
     with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
@@ -134,10 +126,6 @@ def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
     """Add runs of a comparison to a packed file, which need not exist; return what it then holds.
 
     A run of the file is replaced by one of the same problem, batch size, budget, method and seed.
-
-    Args:
-        packed: the runs, with the commands that made them.
-        path: the file.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     before.check(packed.targets)
@@ -147,7 +135,7 @@ def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
         {**before.targets, **packed.targets},
         tuple(dict.fromkeys((*before.commands, *packed.commands))),
         {**before.memory, **packed.memory},
-        before.digests,
+        before.traces,
     )
     pack(after, path)
     return after
@@ -157,9 +145,6 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
     """Read a packed file.
 
     Raises `Damaged` if it is none, and `OSError` if it cannot be read at all.
-
-    Args:
-        path: the file.
     """
     content = Path(path).read_bytes()
     try:
@@ -198,8 +183,8 @@ def _from(values: dict[str, Any]) -> Packed:
                 key=key,
             )
         )
-    digests = digests_from_values(values["digests"]) if "digests" in values else ()
-    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], digests)
+    thinned = traces.from_values(values["digests"]) if "digests" in values else ()
+    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], thinned)
 
 
 def _known(name: str, record: Trajectory) -> bool:
@@ -225,15 +210,11 @@ def _order(record: Trajectory) -> tuple[Any, ...]:
 
 
 def thinned(record: Trajectory, target: float) -> Trajectory:
-    """Return a record with fewer points and shorter numbers; all its measures are the same.
-
-    Args:
-        record: the record.
-        target: the training loss to be reached.
-    """
+    """Return a record with fewer points and shorter numbers; its measures and those of its target stay."""
     points = record.points
     # Losses are read from the last point that counts, costs from the last of all. Those keep all their digits.
-    read = {len(record.counted) - 1, len(points) - 1, _reached(points, target)}
+    reached = next((place for place, point in enumerate(points) if point.train_loss <= target), None)
+    read = {len(record.counted) - 1, len(points) - 1, reached}
     kept = chosen(len(points), read)
     return replace(
         record, points=tuple(points[place] if place in read else _rounded(points[place], target) for place in kept)
@@ -249,19 +230,15 @@ def chosen(count: int, also: Iterable[int | None]) -> list[int]:
     return sorted(always.union(even))
 
 
-def _reached(points: Sequence[Point], target: float) -> int | None:
-    return next((place for place, point in enumerate(points) if point.train_loss <= target), None)
-
-
 def _rounded(point: Point, target: float) -> Point:
-    values: dict[str, Any] = {name: shorter(getattr(point, name), digits=TIME_DIGITS) for name in TIMES}
-    values |= {name: shorter(getattr(point, name)) for name in set(Point._fields) - {*TIMES, "evaluations", "steps"}}
+    names = set(Point._fields) - {"evaluations", "steps", "train_loss"}
+    values: dict[str, Any] = {name: shorter(getattr(point, name)) for name in names}
     return point._replace(**values | {"train_loss": shorter(point.train_loss, target)})
 
 
-def shorter(value: float, target: float | None = None, *, digits: int = DIGITS) -> float:
+def shorter(value: float, target: float | None = None) -> float:
     """Return a number with few digits, or with as many as it takes to stay on its side of a target."""
-    for places in range(digits, 17):
+    for places in range(DIGITS, 17):
         short = float(f"{value:.{places}g}")
         if target is None or (short <= target) == (value <= target):
             return short
@@ -269,11 +246,7 @@ def shorter(value: float, target: float | None = None, *, digits: int = DIGITS) 
 
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:
-    """Commands without what belongs to one machine: directories, processes; each one once.
-
-    Args:
-        commands: lines of a `commands.txt`.
-    """
+    """Return the commands of a `commands.txt` without what belongs to one machine, each once."""
     return tuple(dict.fromkeys(shlex.join(_portable(shlex.split(command))) for command in commands))
 
 

@@ -94,7 +94,7 @@ def summary(
     if Path(directory).is_file():
         from gradline.lab.findings.packed import unpack
 
-        rows = [configuration(one.header.run) | one.summary for one in unpack(directory).digests]
+        rows = [configuration(one.header.run) | one.summary for one in unpack(directory).traces]
         rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
     else:
         rows = [configuration(result.run) | summary_row(result) for result in _chosen(directory, chosen, report)]

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import TypeAlias
 
 from gradline.lab.findings.comparison import Comparison, compare
-from gradline.lab.findings.digests import Digest, digest
 from gradline.lab.findings.packed import NAMES, Packed, pack, portable, unpack
 from gradline.lab.findings.query import stored
-from gradline.lab.findings.traces import POINTS
+from gradline.lab.findings.traces import POINTS, Trace, thin
 from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
 from gradline.lab.studies import Study, StudyError, load, plan
 from gradline.lab.tools.files import Report
 from gradline.lab.tools.formatting import plural
 
+Source: TypeAlias = str | os.PathLike[str] | Sequence[Trace]
+"""A directory that a study was run into, a file that `gradline results --pack` wrote, or traces."""
 PACKED_POINTS = 120
 """Intervals of a curve in a packed file: as many as a panel of a printed figure can show."""
 COMMANDS = "commands.txt"
@@ -28,13 +30,7 @@ COMMANDS = "commands.txt"
 def read(
     source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
 ) -> tuple[Packed, Comparison]:
-    """Return the runs of a comparison, and their comparison.
-
-    Args:
-        source: a directory that `gradline run compare` wrote to, or a file that `gradline results --pack` wrote.
-        study: which settings, and what is to be reached; `None`: the study `compare`.
-        report: receives messages about files that are not used.
-    """
+    """Return the runs of the study `compare`, or of one like it, and their comparison."""
     chosen = study or load("compare")
     packed = _packed(source, chosen, report)
     return packed, compare(packed.records, chosen)
@@ -43,13 +39,7 @@ def read(
 def read_training(
     source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
 ) -> tuple[Packed, Training]:
-    """Return the runs of a study that tunes methods, and its cases.
-
-    Args:
-        source: a directory that `gradline run train` wrote to, or a file that `gradline results --pack` wrote.
-        study: which settings and methods; `None`: the study `train`.
-        report: receives messages about files that are not used.
-    """
+    """Return the runs of the study `train`, or of one like it, which tunes methods, and its cases."""
     chosen = study or load("train")
     packed = _packed(source, chosen, report)
     return packed, trained(packed.records, chosen)
@@ -65,19 +55,16 @@ def _packed(source: str | os.PathLike[str], study: Study, report: Report | None)
     return packed
 
 
-def digests(source: str | os.PathLike[str], *, points: int = POINTS, report: Report | None = None) -> Iterator[Digest]:
-    """Yield each run of a source, thinned; of a directory, one run in memory at a time.
+def traces(source: Source, *, points: int = POINTS, report: Report | None = None) -> list[Trace]:
+    """Return the runs of a source, thinned; of a directory, one whole run is in memory at a time.
 
-    Args:
-        source: a directory that a study was run into, or a file that `gradline results --pack` wrote.
-        points: intervals of the curves of a directory's runs; those of a file are as they are.
-        report: receives messages about files that are not used.
+    The number of points is that of a directory's runs; the curves of a file are as they are.
     """
+    if not isinstance(source, str | os.PathLike):
+        return list(source)
     if Path(source).is_file():
-        yield from unpack(source).digests
-        return
-    for result in stored(source, report=report):
-        yield digest(result, points=points)
+        return list(unpack(source).traces)
+    return [thin(result, points=points) for result in stored(source, report=report)]
 
 
 def pack_directory(
@@ -94,12 +81,10 @@ def pack_directory(
         report: receives messages about files that are not used.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
-    found = {one.header.run.key: one for one in before.digests}
-    for one in digests(directory, points=PACKED_POINTS, report=report):
-        if not one.header.run.benchmark:
-            found[one.header.run.key] = one
+    new = traces(directory, points=PACKED_POINTS, report=report)
+    found = {one.key: one for one in (*before.traces, *new) if not one.header.run.benchmark}
     made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
-    packed = replace(before, commands=tuple(made_by), digests=tuple(found.values()))
+    packed = replace(before, commands=tuple(made_by), traces=tuple(found.values()))
     pack(packed, path)
     return packed
 
@@ -119,10 +104,10 @@ def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | N
     """
     packed = unpack(path)
     if not study.benchmark:
-        if packed.records and not packed.digests:
+        if packed.records and not packed.traces:
             raise StudyError(f"{path} must have runs like those of {study.name}, but all its runs are of comparisons")
-        return {one.header.run.key: math.inf for one in packed.digests}
-    if packed.digests and not packed.records:
+        return {one.key: math.inf for one in packed.traces}
+    if packed.traces and not packed.records:
         raise StudyError(f"{path} must have runs of a comparison like {study.name}, but none of its runs is of one")
     candidates = tuple(method for tuned in study.tuned for method in tuned.candidates + tuned.others)
     seeds = dict.fromkeys((*study.seeds, study.tuning_seed))

@@ -1,47 +1,46 @@
-"""Thin runs to a few hundred points, on a grid that all runs of one budget share.
+"""Runs in little space: a run's header, its summary, and its curves on a grid that all runs of one budget share.
 
 The rule it obeys: nothing is interpolated. A value at so many evaluations is the last one measured by then, and stays
 what it was when a run has ended (its weights do). Steps are those of the iterations on the grid.
+
+As plain values, for a packed file, problems, methods and versions that runs share are written once, and the numbers of
+all curves together, field by field (see `gradline.lab.tools.packing`).
 """
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator, Mapping
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from gradline.lab.tools.files import Report
+from gradline.lab.findings.query import configuration, summary_row
+from gradline.lab.jobs.result import Header, Result, Status
+from gradline.lab.jobs.runs import Run
+from gradline.lab.tools.packing import pack_numbers, unpack_numbers
 
 Array = NDArray[np.float64]
-Source: TypeAlias = "str | os.PathLike[str] | pd.DataFrame | list[Trace] | tuple[Trace, ...]"
-"""A study's directory, a file of `gradline results --pack`, a data frame of `gradline.lab.results`, or traces."""
 
 POINTS = 300
 """Intervals of a curve's grid."""
 MEASURED = ("train_error", "train_loss", "test_error", "test_loss", "angle")
 """Columns of a result that are thinned to the grid."""
+LOGARITHMS = frozenset({"train_loss", "test_loss", "step"})
+"""Packed as logarithms: of zero, minus infinity."""
+DIGITS = 9
+"""Significant digits of the numbers of a summary."""
+_VALUES = (*MEASURED, "step")
+_WORDS = ("nan", "inf", "-inf")
 
 
-class Probes(NamedTuple):
-    """Evaluations in one iteration of a run."""
-
-    fewest: int
-    most: int
-    most_later: int
-    """After the first iteration."""
-    mean: float
-
-
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class Trace:
-    """One run, thinned."""
+    """One run, thinned. The first fields are the columns of every table, see `gradline.lab.findings.query`."""
 
     problem: str
     method: str
@@ -50,54 +49,47 @@ class Trace:
     sampling: str
     direction_batch_size: int | None
     budget: int
-    variant: tuple[Any, ...]
-    """Other settings in which runs differ: whether samples repeat, which variances, which loss."""
-    angled: bool
-    """Whether angles were measured."""
-    evaluations: Array
-    """The grid: from 0 to the budget."""
+    repetition: bool
+    diagonal: bool
+    loss: str
+    key: str
+    header: Header
+    summary: dict[str, Any]
+    """See `gradline.lab.summary`."""
+    points: int
+    """Intervals of the grid of evaluations; of steps there are up to twice as many."""
     iterations: Array
-    """Made by then."""
+    """Made by each point of the grid."""
     values: Mapping[str, Array]
     """Losses, errors, the angle and the step, the last ones known by then."""
-    step_iterations: Array
-    """Another grid: of iterations, from 1."""
     steps: Array
-    """Accepted in those."""
-    probes: Probes | None
-    """Evaluations per iteration; `None` where the method is no search of ours."""
+    """Accepted in the iterations `step_iterations`."""
+
+    @cached_property
+    def evaluations(self) -> Array:
+        """The grid: from 0 to the budget."""
+        return grid_of(self.budget, self.points)
+
+    @cached_property
+    def step_iterations(self) -> Array:
+        """Another grid: of iterations, from 1."""
+        return 1.0 + stride(self.budget, self.points) * np.arange(len(self.steps), dtype=np.float64)
+
+    @property
+    def variant(self) -> tuple[Any, ...]:
+        """Other settings in which runs differ: whether samples repeat, which variances, which loss."""
+        return self.repetition, self.diagonal, self.loss
+
+    @property
+    def angled(self) -> bool:
+        """Whether angles were measured."""
+        return bool(np.isfinite(self.values["angle"]).any())
 
 
-def traces(source: Source, *, report: Report | None = None) -> list[Trace]:
-    """Thin all runs of a source, one by one, so that not all of them need to be in memory at once."""
-    if isinstance(source, list | tuple):
-        return list(source)
-    if isinstance(source, str | os.PathLike):
-        from gradline.lab.findings.reading import digests
-
-        return [digest.trace for digest in digests(source, report=report)]
-    return [thin(configuration, columns) for configuration, columns in _frames(source)]
-
-
-def _frames(frame: pd.DataFrame) -> Iterator[tuple[dict[str, Any], dict[str, NDArray[Any]]]]:
-    import pandas as pd
-
-    for _, rows in frame.groupby("key", observed=True, sort=True):
-        columns = {name: rows[name].to_numpy() for name in ("iteration", "evaluations", "probes", "step", *MEASURED)}
-        configuration = {str(name): None if value is pd.NA else value for name, value in rows.iloc[0].items()}
-        yield configuration, columns
-
-
-def thin(configuration: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], *, points: int = POINTS) -> Trace:
-    """Thin one run.
-
-    Args:
-        configuration: the first columns of `gradline.lab.summary`.
-        columns: of its result.
-        points: intervals of the grid of evaluations; of steps there are up to twice as many.
-    """
-    evaluations = columns["evaluations"].astype(np.float64)
-    grid = grid_of(int(configuration["budget"]), points)
+def thin(result: Result, *, points: int = POINTS) -> Trace:
+    """Thin a run; `points`: as in `Trace`."""
+    columns, budget = result.columns, result.run.budget
+    evaluations, grid = columns["evaluations"].astype(np.float64), grid_of(budget, points)
     values = {}
     for name in MEASURED:
         measured = ~np.isnan(columns[name])
@@ -105,44 +97,14 @@ def thin(configuration: Mapping[str, Any], columns: Mapping[str, NDArray[Any]], 
     moved = columns["iteration"] > 0
     steps = np.asarray(columns["step"][moved], dtype=np.float64)
     values["step"] = held(evaluations[moved], steps, grid)
-    probes = columns["probes"][moved]
-    probes = probes[~np.isnan(probes)]
-    iterations = held(evaluations, columns["iteration"].astype(np.float64), grid)
-    kept = steps[:: stride(int(configuration["budget"]), points)]
-    counted = None
-    if probes.size:
-        later = probes[1:].max(initial=0)
-        counted = Probes(int(probes.min()), int(probes.max()), int(later), float(probes.mean()))
-    return trace_of(configuration, values, iterations, kept, counted, points)
-
-
-def trace_of(
-    configuration: Mapping[str, Any],
-    values: Mapping[str, Array],
-    iterations: Array,
-    steps: Array,
-    probes: Probes | None,
-    points: int,
-) -> Trace:
-    """Return a trace of numbers that are thinned already; its two grids follow from the budget."""
-    budget = int(configuration["budget"])
-    direction = configuration["direction_batch_size"]
     return Trace(
-        problem=str(configuration["problem"]),
-        method=str(configuration["method"]),
-        batch_size=int(configuration["batch_size"]),
-        seed=int(configuration["seed"]),
-        sampling=str(configuration["sampling"]),
-        direction_batch_size=None if direction is None else int(direction),
-        budget=budget,
-        variant=tuple(configuration[name] for name in ("repetition", "diagonal", "loss")),
-        angled=bool(np.isfinite(values["angle"]).any()),
-        evaluations=grid_of(budget, points),
-        iterations=iterations,
+        **configuration(result.run),
+        header=result.header,
+        summary=summary_row(result),
+        points=points,
+        iterations=held(evaluations, columns["iteration"].astype(np.float64), grid),
         values=values,
-        step_iterations=1.0 + stride(budget, points) * np.arange(len(steps), dtype=np.float64),
-        steps=steps,
-        probes=probes,
+        steps=steps[:: stride(budget, points)],
     )
 
 
@@ -162,3 +124,75 @@ def held(at: Array, values: Array, grid: Array) -> Array:
         return np.full(len(grid), np.nan)
     place = np.searchsorted(at, grid, side="right") - 1
     return np.where(place >= 0, np.asarray(values, dtype=np.float64)[np.maximum(place, 0)], np.nan)
+
+
+def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
+    """Return traces as plain values, for JSON. They must have one number of points."""
+    traces = sorted(traces, key=lambda trace: trace.key)
+    shared: dict[str, list[str]] = {"problems": [], "methods": [], "versions": []}
+
+    def place(kind: str, value: Any) -> int:
+        text = json.dumps(value, sort_keys=True)
+        if text not in shared[kind]:
+            shared[kind].append(text)
+        return shared[kind].index(text)
+
+    runs = []
+    for trace in traces:
+        header, run = trace.header, trace.header.run.to_dict()
+        run |= {"problem": place("problems", run["problem"]), "method": place("methods", run["method"])}
+        about = {"seconds": _shorter(header.seconds), "engine": header.engine, "status": header.status.value}
+        about |= {"reason": header.reason, "versions": place("versions", header.versions)}
+        row = {name: _shorter(value) for name, value in trace.summary.items()}
+        runs.append({"run": run, "about": about, "summary": row, "steps": len(trace.steps)})
+    points = max(len(trace.evaluations) - 1 for trace in traces)
+    numbers = {name: pack_numbers(_column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
+    return {**{kind: [json.loads(text) for text in texts] for kind, texts in shared.items()},
+            "points": points, "runs": runs, "numbers": numbers}  # fmt: skip
+
+
+def _column(traces: Sequence[Trace], name: str) -> Array:
+    values: Array = np.concatenate(
+        [trace.values[name] if name in _VALUES else getattr(trace, name) for trace in traces]
+    )
+    if name not in LOGARITHMS | {"steps"}:
+        return values
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(values)
+
+
+def from_values(values: dict[str, Any]) -> tuple[Trace, ...]:
+    """Return the traces that `to_values` wrote."""
+    points, numbers = values["points"], {}
+    for name, text in values["numbers"].items():
+        column = unpack_numbers(text)
+        numbers[name] = iter(10.0**column if name in LOGARITHMS | {"steps"} else column)
+    found = []
+    for line in values["runs"]:
+        run, about = line["run"], line["about"]
+        run |= {"problem": values["problems"][run["problem"]], "method": values["methods"][run["method"]]}
+        about |= {"status": Status(about["status"]), "versions": values["versions"][about["versions"]]}
+        header = Header(run=Run.from_dict(run), **about)
+        count = len(grid_of(header.run.budget, points))
+        trace = Trace(
+            **configuration(header.run),
+            header=header,
+            summary={name: float(value) if value in _WORDS else value for name, value in line["summary"].items()},
+            points=points,
+            iterations=_take(numbers["iterations"], count).round(),
+            values={name: _take(numbers[name], count) for name in _VALUES},
+            steps=_take(numbers["steps"], line["steps"]),
+        )
+        found.append(trace)
+    return tuple(found)
+
+
+def _take(numbers: Iterator[float], count: int) -> Array:
+    return np.fromiter(numbers, np.float64, count)
+
+
+def _shorter(value: Any) -> Any:
+    """Return a number with fewer digits; JSON has no NaN and no infinity."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)

@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.findings.measures import Spread, spread
+from gradline.lab.findings.measures import Spread, failures, spread
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Status
 from gradline.lab.studies import Setting, Study
-from gradline.lab.studies.tuning import lowest
+from gradline.lab.studies.running import lowest
 
 OURS = "angle"
 """The method that questions are asked about."""
@@ -52,7 +51,7 @@ class Entry:
 
     def by_seed(self, name: str) -> dict[int, float]:
         """Return a measure at the end of each run, by seed; infinite where the run failed or the value is NaN."""
-        return {run.seed: _final(run, name) for run in self.runs}
+        return {run.seed: run.final(name) for run in self.runs}
 
     @cached_property
     def losses(self) -> dict[int, float]:
@@ -60,27 +59,21 @@ class Entry:
         return self.by_seed("validation_loss")
 
     @property
-    def loss(self) -> Spread:
+    def validation_loss(self) -> Spread:
         """Validation loss over seeds."""
         return spread(self.losses.values())
 
     @property
-    def error(self) -> Spread:
+    def validation_error(self) -> Spread:
         """Validation error over seeds; NaN where runs ended and it was not measured."""
         values = self.by_seed("validation_error").values()
-        if math.isfinite(self.loss.best) and not any(map(math.isfinite, values)):
+        if math.isfinite(self.validation_loss.best) and not any(map(math.isfinite, values)):
             return Spread(math.nan, math.nan, math.nan)
         return spread(values)
 
-    @property
-    def test_loss(self) -> Spread:
-        """Test loss over seeds."""
-        return spread(self.by_seed("test_loss").values())
-
-    @property
-    def train_loss(self) -> Spread:
-        """Training loss over seeds."""
-        return spread(self.by_seed("train_loss").values())
+    def final(self, name: str) -> Spread:
+        """Return a measure at the end over seeds."""
+        return spread(self.by_seed(name).values())
 
     @property
     def seconds(self) -> float:
@@ -93,9 +86,9 @@ class Entry:
         return sum(run.points[-1].cpu_seconds for run in self.candidates if run.points)
 
     @property
-    def failures(self) -> int:
-        """Runs that failed or diverged."""
-        return sum(run.status is not Status.DONE for run in self.runs)
+    def failures(self) -> tuple[str, ...]:
+        """The reasons of runs that failed or diverged."""
+        return failures(self.runs)
 
     @property
     def at_edge(self) -> bool:
@@ -108,16 +101,7 @@ class Entry:
 
     def seconds_to(self, target: float) -> float:
         """Return the median seed's processor seconds until a measured validation loss is at most the target."""
-        return spread(
-            next((point.cpu_seconds for point in run.points if point.validation_loss <= target), math.inf)
-            for run in self.runs
-        ).median
-
-
-def _final(run: Trajectory, name: str = "validation_loss") -> float:
-    """Return a measure at the end of a run; infinite where the run failed or the value is NaN."""
-    found = getattr(run.points[-1], name) if run.status is Status.DONE and run.points else math.inf
-    return math.inf if math.isnan(found) else float(found)
+        return spread(run.first("validation_loss", target, "cpu_seconds") for run in self.runs).median
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,7 +122,7 @@ class Case:
     def tuned(self) -> Entry | None:
         """The tuned method with the lowest validation loss on the tuning seed: what one gets by tuning."""
         losses = {
-            entry.method: min((_final(run) for run in entry.candidates), default=math.inf)
+            entry.method: min((run.final("validation_loss") for run in entry.candidates), default=math.inf)
             for entry in self.entries.values()
             if entry.chosen is not None
         }
@@ -148,13 +132,13 @@ class Case:
     def untuned(self) -> list[Entry]:
         """Return the methods without candidates but `OURS`, the lowest median loss first."""
         found = [entry for entry in self.entries.values() if entry.chosen is None and entry.method != OURS]
-        return sorted(found, key=lambda entry: entry.loss.median)
+        return sorted(found, key=lambda entry: entry.validation_loss.median)
 
     def ratio(self, method: str, against: str) -> Spread:
         """Return the validation loss of a method over that of another: of medians, then lowest and highest of seeds."""
         one, other = self.entries[method], self.entries[against]
         paired = [_ratio(one.losses[seed], other.losses[seed]) for seed in one.losses if seed in other.losses]
-        return Spread(_ratio(one.loss.median, other.loss.median), min(paired), max(paired))
+        return Spread(_ratio(one.validation_loss.median, other.validation_loss.median), min(paired), max(paired))
 
 
 def _ratio(one: float, other: float) -> float:
@@ -193,6 +177,11 @@ class Training:
     cases: tuple[Case, ...]
 
     @property
+    def ordered(self) -> list[Case]:
+        """The cases of problems for tuning first, then those of problems that are held out."""
+        return sorted(self.cases, key=lambda case: case.setting.held_out)
+
+    @property
     def methods(self) -> list[str]:
         """All methods of which there are runs."""
         return list(dict.fromkeys(name for case in self.cases for name in case.entries))
@@ -218,8 +207,8 @@ class Training:
         ]
         if not pairs:
             return None
-        ratios = np.log([_ratio(one.loss.median, other.loss.median) for _, one, other in pairs])
-        tests = np.log([_ratio(one.test_loss.median, other.test_loss.median) for _, one, other in pairs])
+        ratios = np.log([_ratio(one.validation_loss.median, other.validation_loss.median) for _, one, other in pairs])
+        tests = [_ratio(*(entry.final("test_loss").median for entry in entries)) for _, *entries in pairs]
         low, high = interval(ratios, [case.setting.problem.name for case, _, _ in pairs])
         seeds = [
             [one.losses[seed] < other.losses[seed] for seed in one.losses if seed in other.losses]
@@ -234,7 +223,7 @@ class Training:
             int((ratios <= math.log(CLOSE)).sum()),
             low,
             high,
-            math.exp(tests.mean()),
+            math.exp(np.log(tests).mean()),
             sum(map(sum, seeds)),
             sum(map(len, seeds)),
             worse,
@@ -254,12 +243,7 @@ def interval(logarithms: NDArray[np.float64], clusters: Sequence[str]) -> tuple[
 
 
 def trained(records: Iterable[Trajectory], study: Study) -> Training:
-    """Sort runs into the cases of a study: those with its budgets, or else with the largest there is.
-
-    Args:
-        records: from a store or a packed file, these and perhaps others.
-        study: which settings and methods.
-    """
+    """Sort runs into the cases of a study: those with its budgets, or else with the largest there is."""
     found: dict[tuple[str, int], dict[int, dict[str, list[Trajectory]]]] = {}
     for record in sorted(records, key=lambda record: record.seed):
         of_setting = found.setdefault((record.setting, record.revision), {})
@@ -290,7 +274,7 @@ def _entries(known: dict[str, list[Trajectory]], study: Study) -> dict[str, Entr
     for name, candidates, others in study.tuned:
         names = [method.name for method in candidates + others]
         tuning = tuple(run for one in names for run in known.get(one, ()) if run.seed == study.tuning_seed)
-        chosen = lowest({run.method: _final(run) for run in tuning})
+        chosen = lowest({run.method: run.final("validation_loss") for run in tuning})
         runs = tuple(run for run in known.get(chosen or "", ()) if run.seed in study.seeds)
         if runs:
             entries[name] = Entry(name, runs, chosen, tuning)

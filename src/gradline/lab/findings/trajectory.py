@@ -75,13 +75,30 @@ class Trajectory:
 
     @property
     def train_loss(self) -> float:
-        """Training loss at the end; infinite if the run did not reach its end, or if it is NaN."""
-        return math.inf if self.last is None or math.isnan(self.last.train_loss) else self.last.train_loss
+        """Training loss at the end of the budget; infinite if the run did not reach its end, or if it is NaN."""
+        return _known(self.last, "train_loss")
 
     @property
     def test_error(self) -> float:
-        """Test error at the end; infinite if the run did not reach its end, or if it is NaN."""
-        return math.inf if self.last is None or math.isnan(self.last.test_error) else self.last.test_error
+        """Test error at the end of the budget; infinite if the run did not reach its end, or if it is NaN."""
+        return _known(self.last, "test_error")
+
+    def final(self, name: str) -> float:
+        """Return a measure at the last point, also beyond the budget; infinite if the run failed, or if it is NaN."""
+        return _known(self.points[-1] if self.status is Status.DONE and self.points else None, name)
+
+    def first(self, name: str, target: float, unit: str, *, counted: bool = False) -> float:
+        """Return when a measure is first at or below a target; infinite if it never is.
+
+        The unit is "evaluations", "seconds" or "cpu_seconds". `counted` leaves out points beyond the budget.
+        """
+        points = self.counted if counted else self.points
+        return next((getattr(point, unit) for point in points if getattr(point, name) <= target), math.inf)
+
+
+def _known(point: Point | None, name: str) -> float:
+    value = math.inf if point is None else float(getattr(point, name))
+    return math.inf if math.isnan(value) else value
 
 
 def trajectory(result: Result) -> Trajectory:

@@ -72,8 +72,9 @@ class Processes(Executor):
         with self._lock:  # processes start within it, so that `kill` finds them
             if self._killed:
                 raise BrokenProcessPool("the workers were killed")
+            spawn = multiprocessing.get_context("spawn")
             while True:
-                pool = self._idle.pop() if self._idle else _new_pool()
+                pool = self._idle.pop() if self._idle else ProcessPoolExecutor(1, spawn, initializer=_begin_worker)
                 with suppress(BrokenProcessPool):  # it died while it was idle
                     future = pool.submit(call)
                     self._busy.append(pool)
@@ -94,21 +95,17 @@ class Processes(Executor):
                     process.kill()
 
 
-def _new_pool() -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn"), initializer=_begin_worker)
-
-
 def _begin_worker() -> None:
     """Ignore Ctrl-C, which the parent handles by asking for checkpoints, and exit when the parent does."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
+
+    def follow(parent: Any) -> None:
+        parent.join()
+        os._exit(1)  # nothing to clean up: results and checkpoints are renamed into place when complete
+
     if parent is not None:
-        threading.Thread(target=_follow, args=(parent,), daemon=True).start()
-
-
-def _follow(parent: Any) -> None:
-    parent.join()
-    os._exit(1)  # nothing to clean up: results and checkpoints are renamed into place when complete
+        threading.Thread(target=follow, args=(parent,), daemon=True).start()
 
 
 def default_workers() -> int:

@@ -42,10 +42,7 @@ def row_bytes(problem: Problem) -> int:
 def groups(runs: Sequence[Run], workers: int, key: Callable[[Run], Hashable]) -> list[tuple[Run, ...]]:
     """Divide runs into groups that workers can advance at the same time, the most expensive first.
 
-    Args:
-        runs: the runs.
-        workers: the number of workers.
-        key: runs with equal keys may share an engine.
+    Runs with equal keys may share an engine.
     """
     families: dict[Hashable, list[Run]] = {}
     for run in runs:

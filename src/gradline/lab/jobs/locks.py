@@ -7,9 +7,8 @@ the result is stored by now; therefore the lock file may be removed once it is.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from types import TracebackType
 
 import filelock
 
@@ -33,10 +32,11 @@ def remove_locks(directory: Path, keys: Iterable[str]) -> None:
             (Path(directory) / "locks" / f"{key}.lock").unlink(missing_ok=True)
 
 
-class Locks:
+class Locks(ExitStack):
     """The locks that one worker holds; leaving the context releases them."""
 
     def __init__(self, directory: Path) -> None:
+        super().__init__()
         self._folder = Path(directory) / "locks"
         self._held: dict[str, filelock.BaseFileLock] = {}
 
@@ -44,9 +44,9 @@ class Locks:
         """Lock those runs that no other process holds, and return their keys."""
         self._folder.mkdir(parents=True, exist_ok=True)
         for key in keys:
-            lock = filelock.FileLock(self._folder / f"{key}.lock", timeout=0)
             with suppress(filelock.Timeout):
-                lock.acquire()
+                lock = filelock.FileLock(self._folder / f"{key}.lock", timeout=0)
+                self.enter_context(lock)
                 self._held[key] = lock
         return set(self._held)
 
@@ -57,13 +57,3 @@ class Locks:
             with suppress(OSError):  # Windows removes no open file
                 Path(lock.lock_file).unlink(missing_ok=True)
             lock.release()
-
-    def __enter__(self) -> Locks:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        for lock in self._held.values():
-            lock.release()
-        self._held.clear()

@@ -112,7 +112,8 @@ class Store:
         """Yield path and metadata of each result, in the order of their keys."""
         for path in sorted(self.folder.glob("*.parquet")):
             try:
-                header = read_header(path)
+                with _opened(path) as file:
+                    header = _header_of(file.schema_arrow, path)
             except FileNotFoundError:
                 continue
             except ResultError as error:
@@ -180,12 +181,6 @@ def _read(path: Path) -> tuple[Header, Any]:
         if not table.schema.equals(SCHEMA):
             raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
         return header, table
-
-
-def read_header(path: Path) -> Header:
-    """Read the metadata of a result. Raises `FileNotFoundError` or `ResultError`."""
-    with _opened(path) as file:
-        return _header_of(file.schema_arrow, path)
 
 
 @contextmanager

@@ -57,7 +57,8 @@ class TensorBoard:
         """Write new points."""
         settings: dict[tuple[Any, ...], list[tuple[Run, Measurements]]] = {}
         for run, points in measured.values():
-            settings.setdefault(_setting(run), []).append((run, points))
+            setting = (folder_of(run), run.budget, run.repetition, run.diagonal, run.angle)
+            settings.setdefault(setting, []).append((run, points))
         for setting, runs in settings.items():
             if setting not in self._curves:
                 folder = self.folder / folder_of(runs[0][0])
@@ -153,19 +154,11 @@ def _shared(one: Array, other: Array) -> int:
     return length if same.all() else int(np.argmin(same))
 
 
-def _setting(run: Run) -> tuple[Any, ...]:
-    return (*_parts(run), run.budget, run.repetition, run.diagonal, run.angle)
-
-
-def _parts(run: Run) -> list[str]:
-    parts = [run.problem.name, f"b{run.batch_size}", run.method.name]
+def folder_of(run: Run) -> Path:
+    """Return the folder of a run's setting, which is its name in TensorBoard."""
+    parts = [run.problem.name, f"b{run.batch_size}", run.method.name]  # valid names are valid folder names
     if run.sampling.value != "dynamic":
         parts.append(run.sampling.value)
     if run.direction_batch_size is not None:
         parts.append(f"direction-b{run.direction_batch_size}")
-    return parts
-
-
-def folder_of(run: Run) -> Path:
-    """Return the folder of a run's setting, which is its name in TensorBoard."""
-    return Path(*_parts(run))  # valid names are valid folder names
+    return Path(*parts)

@@ -23,6 +23,6 @@ GROUPS: dict[str, tuple[str, ...]] = {group: tuple(method.name for method in par
 def method_from_dict(values: dict[str, Any]) -> Method:
     """Return the method that its `to_dict` described, or an `Absent` one. Nothing is imported for it."""
     if values["kind"] == "search":
-        return SearchMethod.described_by(values)
+        return SearchMethod.from_dict(values)
     known = METHODS.get(values["name"])
     return known if known is not None and known.to_dict() == values else Absent(json.dumps(values))

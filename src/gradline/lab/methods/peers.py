@@ -9,6 +9,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 Schedule: TypeAlias = Callable[[float], float]
 """Returns the factor of the learning rate after a share of the run."""
+Take: TypeAlias = Callable[[Any, Any], None]
+"""Makes the step of an optimizer from the loss."""
 
 STATISTICS = 20
 """Mini-batches from which BatchNorm's statistics are computed anew where a method's answer is an average."""
@@ -35,12 +38,19 @@ ADAMW_RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
 """Grids of learning rates with schedules."""
 
 
-def _gradients(module: str, name: str, schedule: Schedule | None = None, **options: Any) -> Callable[..., Stepper]:
-    """Return what builds a stepper of an optimizer that takes one gradient for each step."""
+def _gradients(
+    module: str, name: str, schedule: Schedule | None = None, take: Take | None = None, **options: Any
+) -> Callable[..., Stepper]:
+    """Return what builds a stepper of an optimizer that takes one gradient for each step.
+
+    `take` makes the step of an optimizer that needs the loss.
+    """
 
     def build(objective: Objective) -> Stepper:
         optimizer = getattr(import_module(module), name)(objective.parameters, **options)
-        return Gradients(objective, optimizer) if schedule is None else scheduled(objective, optimizer, schedule)
+        if schedule is not None:
+            return scheduled(objective, optimizer, schedule)
+        return Gradients(objective, optimizer, take=take and partial(take, optimizer))
 
     return build
 
@@ -143,17 +153,8 @@ def _mechanic(base: str) -> Callable[[Objective], Stepper]:
     return build
 
 
-def _momo(name: str) -> Callable[[Objective], Stepper]:
-    def build(objective: Objective) -> Stepper:
-        optimizer = getattr(import_module("momo"), name)(objective.parameters)
-        return Gradients(objective, optimizer, take=lambda loss: optimizer.step(loss=loss))
-
-    return build
-
-
-def _alig(objective: Objective) -> Stepper:
-    optimizer = import_module("pytorch_optimizer").AliG(objective.parameters)
-    return Gradients(objective, optimizer, take=lambda loss: optimizer.step(lambda: float(loss)))
+def _with_loss(optimizer: Any, loss: Any) -> None:
+    optimizer.step(loss=loss)
 
 
 def has_batch_norm(model: nn.Module) -> bool:
@@ -208,6 +209,7 @@ SEARCHES = (
     Peer("lbfgs", _LBFGS_SETTINGS, _lbfgs, "torch", "torch"),
 )
 """Other line searches."""
+_ALIG = _gradients("pytorch_optimizer", "AliG", take=lambda optimizer, loss: optimizer.step(lambda: float(loss)))
 # fmt: off
 FREE = (
     Peer("prodigy", "Prodigy()", _gradients("prodigyopt", "Prodigy"), "prodigyopt", "prodigyopt"),
@@ -217,9 +219,9 @@ FREE = (
     Peer("cocob", "COCOB()", _gradients("parameterfree", "COCOB"), "parameterfree", "parameterfree"),
     Peer("mechanic-sgd", "mechanize(SGD)(lr=1.0)", _mechanic("SGD"), "mechanic-pytorch", "mechanic_pytorch"),
     Peer("mechanic-adamw", "mechanize(AdamW)(lr=1.0)", _mechanic("AdamW"), "mechanic-pytorch", "mechanic_pytorch"),
-    Peer("momo", "Momo()", _momo("Momo"), "momo-opt", "momo"),
-    Peer("momo-adam", "MomoAdam()", _momo("MomoAdam"), "momo-opt", "momo"),
-    Peer("alig", "AliG(), of pytorch-optimizer", _alig, "pytorch-optimizer", "pytorch_optimizer"),
+    Peer("momo", "Momo()", _gradients("momo", "Momo", take=_with_loss), "momo-opt", "momo"),
+    Peer("momo-adam", "MomoAdam()", _gradients("momo", "MomoAdam", take=_with_loss), "momo-opt", "momo"),
+    Peer("alig", "AliG(), of pytorch-optimizer", _ALIG, "pytorch-optimizer", "pytorch_optimizer"),
 )
 # fmt: on
 """Optimizers that find their own learning rate."""

@@ -133,29 +133,19 @@ class SearchMethod(Method):
         }
 
     @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> SearchMethod:
-        """Return the method that `to_dict` described. Imports a search that is named "package.module:Class"."""
-        kind = find_search(values["search"])
-        if values["revision"] != revision_of(kind):
-            raise ValueError(
-                f"revision must be {revision_of(kind)} (that of {values['search']} here), got {values['revision']}"
-            )
-        direction = values["direction"] and Direction.of(**values["direction"])
-        return cls(values["name"], kind(**values["options"]), direction, values["average"])
-
-    @classmethod
-    def described_by(cls, values: dict[str, Any]) -> Method:
-        """Return the method of a description in a file. Nothing is imported for it: reading runs no code of others.
+    def from_dict(cls, values: dict[str, Any]) -> Method:
+        """Return the method that `to_dict` described. Nothing is imported for it: reading runs no code of others.
 
         A search of another package that this program has not imported itself, or of another revision, is `Absent`.
         """
         module, _, attribute = values["search"].partition(":")
         imported = vars(sys.modules[module]) if module in sys.modules else {}
-        if attribute and attribute not in imported:
+        kind: Any = imported.get(attribute) if attribute else search_classes().get(values["search"])
+        if kind is None or values["revision"] != revision_of(kind):
             return Absent(json.dumps(values))
-        if values["revision"] != revision_of(imported.get(attribute) or search_classes().get(values["search"])):
-            return Absent(json.dumps(values))
-        return cls.from_dict(values)
+        kind = find_search(values["search"])
+        direction = values["direction"] and Direction.of(**values["direction"])
+        return cls(values["name"], kind(**values["options"]), direction, values["average"])
 
 
 def revision_of(kind: Any) -> int:
@@ -217,8 +207,5 @@ OWN = (
     SearchMethod("prls", searches.Prls()),
 )
 """What stands for gradline in comparisons."""
-OTHERS = (
-    *_with_defaults(),
-    *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)),
-)
+OTHERS = (*_with_defaults(), *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)))
 """Every other search, with its default settings."""

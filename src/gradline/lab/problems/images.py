@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from functools import cache
 from typing import Literal
@@ -11,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from gradline.lab.problems import data
-from gradline.lab.problems.supervised import Part, mean_of, seeded
-from gradline.lab.problems.task import Measured, Task
+from gradline.lab.problems.supervised import Part, cross_entropy, plain_task, wrong
+from gradline.lab.problems.task import Task
 
 MEASURED = 300
 """Images that losses and errors are measured on, of the training ones and of the test ones."""
@@ -69,20 +68,14 @@ def _cifar() -> tuple[Part, Part]:
 
 def _task(make: Callable[[], nn.Module], seed: int) -> Task:
     (train, labels), (test, test_labels) = _cifar()
-    loss = nn.functional.cross_entropy
 
     def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return loss(model(train[chosen]), labels[chosen], reduction="none")
+        return cross_entropy(model(train[chosen]), labels[chosen])
 
-    def measure(model: nn.Module) -> Measured:
-        return Measured(
-            mean_of(MEASURED, lambda some: losses(model, some)),
-            math.nan,
-            math.nan,
-            mean_of(MEASURED, lambda some: model(test[some]).argmax(dim=1) != test_labels[some]),
-        )
+    def errors(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        return wrong(model(test[chosen]), test_labels[chosen])
 
-    return Task(seeded(seed, make), len(train), losses, measure)
+    return plain_task(seed, make, len(train), losses, errors, MEASURED)
 
 
 def build_convolutional(seed: int) -> Task:

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -24,29 +24,12 @@ from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
 
+if TYPE_CHECKING:
+    from gradline.lab.problems.data import DataSet
+
 CHUNK = 4096
 """Samples of one forward pass, where all samples are evaluated."""
 ACTIVATIONS: dict[Activation, type[nn.Module]] = {Activation.SIGMOID: nn.Sigmoid, Activation.TANH: nn.Tanh}
-
-
-class Data(Protocol):
-    """What engines need of a data set: samples are rows, targets one-hot. A test part may be empty."""
-
-    @property
-    def train_inputs(self) -> NDArray[Any]:
-        """Training samples, (M, D)."""
-
-    @property
-    def train_targets(self) -> NDArray[Any]:
-        """Their targets, (M, K)."""
-
-    @property
-    def test_inputs(self) -> NDArray[Any]:
-        """Test samples; there may be none."""
-
-    @property
-    def test_targets(self) -> NDArray[Any]:
-        """Their targets."""
 
 
 @dataclass(frozen=True)
@@ -86,26 +69,23 @@ class Criterion:
 def criterion(problem: Network) -> Criterion:
     """Return the loss of a problem."""
     if problem.loss is Loss.MSE:
-        squash = torch.sigmoid if problem.activation is Activation.SIGMOID else torch.tanh
-        slope = _sigmoid_slope if problem.activation is Activation.SIGMOID else _tanh_slope
+        sigmoid = problem.activation is Activation.SIGMOID
+        squash = torch.sigmoid if sigmoid else torch.tanh
+
+        def deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
+            q = squash(z)
+            slope = (q if sigmoid else 1.0) - q * q
+            return slope.mul_(q - y).mul_(200.0 / z.shape[units])
+
         return Criterion(
             lambda z, y, units: (squash(z) - y).square().sum(dim=units).mul(100.0 / z.shape[units]),
-            lambda z, y, units: _mse_deltas(squash(z), y, slope, 200.0 / z.shape[units]),
+            deltas,
             True,
         )
-    require(
-        problem.activation is Activation.SIGMOID,
-        "activation",
-        "sigmoid where the loss is a binary cross-entropy",
-        "its outputs are probabilities",
-        problem.activation,
-    )
+    rule, reason = "sigmoid where the loss is a binary cross-entropy", "its outputs are probabilities"
+    require(problem.activation is Activation.SIGMOID, "activation", rule, reason, problem.activation)
     if problem.loss is Loss.BCE:
-        return Criterion(
-            _bce_values,
-            lambda z, y, units: torch.sigmoid(z).sub_(y),
-            True,
-        )
+        return Criterion(_bce_values, lambda z, y, units: torch.sigmoid(z).sub_(y), True)
     return Criterion(published_values, published_deltas, False)
 
 
@@ -113,18 +93,6 @@ def _bce_values(z: Tensor, y: Tensor, units: int) -> Tensor:
     """-y log q - (1 - y) log(1 - q), however small: torch's own has an error of about 1e-16 |z|."""
     on, off = functional.softplus(-z, threshold=40.0), functional.softplus(z, threshold=40.0)
     return (on * y + off * (1.0 - y)).sum(dim=units)
-
-
-def _sigmoid_slope(q: Tensor) -> Tensor:
-    return q - q * q
-
-
-def _tanh_slope(q: Tensor) -> Tensor:
-    return 1.0 - q * q
-
-
-def _mse_deltas(q: Tensor, y: Tensor, slope: Callable[[Tensor], Tensor], factor: float) -> Tensor:
-    return slope(q).mul_(q - y).mul_(factor)
 
 
 def published_values(z: Tensor, y: Tensor, units: int) -> Tensor:
@@ -145,19 +113,19 @@ def published_deltas(z: Tensor, y: Tensor, units: int) -> Tensor:
     return (q - y) / (q - q * q + 1e-15) * (decay / (1.0 + decay).square_())
 
 
-def sizes(problem: Network, data: Data) -> tuple[int, ...]:
+def sizes(problem: Network, data: DataSet) -> tuple[int, ...]:
     """Return the numbers of units from the inputs to the outputs."""
     return data.train_inputs.shape[1], *problem.hidden, data.train_targets.shape[1]
 
 
-def initial_weights(problem: Network, data: Data, seed: int) -> list[NDArray[np.float64]]:
+def initial_weights(problem: Network, data: DataSet, seed: int) -> list[NDArray[np.float64]]:
     """Return the initial weights and biases, all N(0, scale²), in the order and shapes of `nn.Linear`'s parameters."""
     source = generator(seed, Purpose.WEIGHTS)
     shapes = [shape for before, after in pairwise(sizes(problem, data)) for shape in ((after, before), (after,))]
     return [source.standard_normal(shape) * problem.scale for shape in shapes]
 
 
-def network(problem: Network, data: Data, *, seed: int) -> nn.Module:
+def network(problem: Network, data: DataSet, *, seed: int) -> nn.Module:
     """Return the network of a problem with the initial weights of a seed; it ends with the last pre-activations."""
     dtype = getattr(torch, problem.dtype)
     if problem.model is not None:
@@ -187,7 +155,7 @@ def built(name: str, seed: int) -> nn.Module:
 
 
 @torch.no_grad()
-def _check_outputs(model: nn.Module, problem: Network, data: Data) -> None:
+def _check_outputs(model: nn.Module, problem: Network, data: DataSet) -> None:
     """Raise unless a model gives as many outputs as there are targets; broadcasting would hide it."""
     some = torch.from_numpy(np.asarray(data.train_inputs[:2])).to(getattr(torch, problem.dtype))
     training = model.training
@@ -201,7 +169,7 @@ def _check_outputs(model: nn.Module, problem: Network, data: Data) -> None:
         )
 
 
-def task(problem: Network, data: Data, *, seed: int) -> Task:
+def task(problem: Network, data: DataSet, *, seed: int) -> Task:
     """Return the task of a problem on its data."""
     dtype, loss = getattr(torch, problem.dtype), criterion(problem)
     arrays = (data.train_inputs, data.train_targets, data.test_inputs, data.test_targets)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
 import torch
@@ -18,6 +19,9 @@ from gradline.lab.problems.task import Measured, Task
 
 Values: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Computes a number for each sample from outputs and targets: losses, or errors."""
+
+OfModel: TypeAlias = Callable[[nn.Module, Tensor | slice], Tensor]
+"""Computes a number for each of some samples from a model."""
 
 M = TypeVar("M", bound=nn.Module)
 CHUNK = 500
@@ -37,6 +41,18 @@ def mean_of(samples: int, values: Callable[[Tensor], Tensor]) -> float:
     """Return the mean of a per-sample value over samples 0 to `samples` - 1, computed in chunks."""
     parts = torch.split(torch.arange(samples), CHUNK)
     return sum((float(values(part).sum(dtype=torch.float64)) for part in parts), 0.0) / samples
+
+
+def plain_task(
+    seed: int, make: Callable[[], nn.Module], samples: int, losses: OfModel, errors: OfModel, measured: int
+) -> Task:
+    """Build a task without validation samples: losses of training samples, and errors of the first test samples."""
+
+    def measure(model: nn.Module) -> Measured:
+        loss, error = (mean_of(measured, partial(values, model)) for values in (losses, errors))
+        return Measured(loss, math.nan, math.nan, error)
+
+    return Task(seeded(seed, make), samples, losses, measure)
 
 
 class Part(NamedTuple):

@@ -5,7 +5,6 @@ They come with Python, and the database of Unicode 3.2 is the same in every vers
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from functools import cache
 
@@ -13,8 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.supervised import Part, Split, build_task, mean_of, seeded
-from gradline.lab.problems.task import Measured, Task
+from gradline.lab.problems.supervised import OfModel, Part, Split, Values, build_task, plain_task
+from gradline.lab.problems.task import Task
 
 CONTEXT = 24
 UNITS = 64
@@ -90,20 +89,11 @@ def build(seed: int) -> Task:
     """Build the task."""
     symbols, train, test = _windows()
 
-    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        some = train[chosen]
-        return _next_losses(model(some[:, :-1]), some[:, 1:])
+    def of(windows: Tensor, values: Values) -> OfModel:
+        return lambda model, chosen: values(model(windows[chosen, :-1]), windows[chosen, 1:])
 
-    def measure(model: nn.Module) -> Measured:
-        measured = min(MEASURED, len(test))
-        return Measured(
-            mean_of(MEASURED, lambda chosen: losses(model, chosen)),
-            math.nan,
-            math.nan,
-            mean_of(measured, lambda chosen: _next_errors(model(test[chosen, :-1]), test[chosen, 1:])),
-        )
-
-    return Task(seeded(seed, lambda: Transformer(symbols)), len(train), losses, measure)
+    losses, errors = of(train, _next_losses), of(test, _next_errors)
+    return plain_task(seed, lambda: Transformer(symbols), len(train), losses, errors, MEASURED)
 
 
 class Recurrent(nn.Module):

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import FIGURES, Entry, labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key, labels_by
-from gradline.lab.figures.curves import MEASURES, Curves, Measure, setting_of
+from gradline.lab.figures.curves import MEASURES, Curves, Measure, MissingRuns, setting_of
 from gradline.lab.figures.line_styles import numbers as numbers_of
-from gradline.lab.figures.traces import MissingRuns, Trace
-from gradline.lab.findings.digests import LOGARITHMS
+from gradline.lab.findings.traces import LOGARITHMS, Trace
 from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
 
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")

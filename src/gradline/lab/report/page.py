@@ -19,9 +19,9 @@ import jinja2
 
 from gradline.lab.figures import FIGURES, Entry, labels
 from gradline.lab.findings.claims import claims
-from gradline.lab.findings.digests import LOGARITHMS
 from gradline.lab.findings.query import configuration, summary_frame
-from gradline.lab.findings.reading import digests
+from gradline.lab.findings.reading import traces
+from gradline.lab.findings.traces import LOGARITHMS
 from gradline.lab.report import charts, content
 from gradline.lab.report.overview import endings, overview
 from gradline.lab.report.pictures import Picture, picture
@@ -67,19 +67,19 @@ def write(
         raise IsADirectoryError(f"out must be a file (the page is one), but {path} is a directory")
     say = progress or (lambda text: None)
     say("reading runs")
-    found = list(digests(directory, report=report))
+    runs = traces(directory, report=report)
     say("comparing with other optimizers")
     compared = sections(compare or directory, report)
     if compare is not None and not compared:
         raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
     name = Path(directory).resolve().name
-    if compared and not found:
+    if compared and not runs:
         text = template("sections.html.jinja").render(title=title or f"Comparison: {name}", sections=compared)
         return _written(path, text)
-    if not found:
+    if not runs:
         raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
-    runs, headers = [one.trace for one in found], [one.header for one in found]
-    table = summary_frame([configuration(one.header.run) | one.summary for one in found])
+    headers = [run.header for run in runs]
+    table = summary_frame([configuration(run.header.run) | run.summary for run in runs])
     curves, others, left_out = charts.figure_charts(runs)
     curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
     say("making single searches")

@@ -72,7 +72,7 @@ def versus_table(training: Training) -> Table:
             f"{one.test:.3f}×",
             f"{one.better} of {plural(one.pairs, 'run')}",
             f"{one.always_worse} of {plural(one.cases, 'case')}",
-            str(sum(case.entries[name].failures for case in training.cases if name in case.entries)),
+            str(sum(len(case.entries[name].failures) for case in training.cases if name in case.entries)),
         ]
         for name, one in sorted(found.items(), key=lambda pair: pair[1].ratio)
     ]

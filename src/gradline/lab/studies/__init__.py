@@ -11,15 +11,4 @@ from gradline.lab.studies.reading import available, load
 from gradline.lab.studies.study import Setting, Study, Tuned, plan, plan_tuned, validate
 from gradline.lab.studies.toml import StudyError
 
-__all__ = [
-    "Setting",
-    "Study",
-    "StudyError",
-    "Tuned",
-    "available",
-    "load",
-    "plan",
-    "plan_tuned",
-    "settings_of",
-    "validate",
-]
+__all__ = ["Setting", "Study", "StudyError", "Tuned", "available", "load", "plan", "plan_tuned", "validate"]

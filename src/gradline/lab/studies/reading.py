@@ -41,7 +41,6 @@ import dataclasses
 import inspect
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,11 +49,9 @@ from gradline.lab.methods import GROUPS, METHODS, Direction, Method, SearchMetho
 from gradline.lab.methods.searching import directions, find_direction, find_search
 from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
 from gradline.lab.studies.study import Setting, Study, Tuned
-from gradline.lab.studies.toml import Place, StudyError, Toml, unknown
-from gradline.lab.tools.arguments import require_name
+from gradline.lab.studies.toml import StudyError, Toml, Value, unknown
 from gradline.searches import search_classes
 
-E = TypeVar("E", bound=Enum)
 V = TypeVar("V")
 
 _STUDY = {field.name for field in dataclasses.fields(Study)} - {"settings"} | {"problem", "method", "setting", "shares"}
@@ -66,7 +63,7 @@ PARTS = {"tune": False, "held-out": True}
 """Names that stand for the settings whose problems are not held out, and for those that are."""
 MOST_SEEDS = 100_000
 """Largest number of seeds of a study: its runs are planned in memory."""
-_EMPTY = "must have at least one entry (nothing would be run), got []"
+_MOST_SEEDS = f"at most {MOST_SEEDS:,} (each is a run to be planned)"
 
 
 def available() -> dict[str, Path]:
@@ -99,28 +96,31 @@ def load(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from None
-    reader = _Reader(Toml(str(path), text))
-    fields = {"name": reader.name(("name",), reader.values.get("name", path.stem))} | reader.plain()
-    own_problems = reader.tables("problem", PROBLEMS, reader.problem)
-    own_methods = reader.tables("method", METHODS, reader.method)
-    if "setting" in reader.values:
-        settings = reader.settings(PROBLEMS | own_problems)
-        fields["settings"] = _chosen(settings, problems, batch_sizes, budget)
+    file = Toml(str(path), text).root
+    file.only(_STUDY)
+    fields: dict[str, Any] = {"name": file.get("name", path.stem).name()}
+    fields |= {name: read(file[name]) for name, read in _PLAIN.items() if name in file}
+    own_problems = _own(file, "problem", PROBLEMS, _problem)
+    own_methods = _own(file, "method", METHODS, _method)
+    if "setting" in file:
+        fields["settings"] = _chosen(_settings(file, PROBLEMS | own_problems), problems, batch_sizes, budget)
         fields["problems"] = tuple(dict.fromkeys(setting.problem for setting in fields["settings"]))
     else:
-        fields["problems"] = reader.named("problems", PROBLEMS | own_problems, own_problems, problems)
+        fields["problems"] = _named(file, "problem", PROBLEMS | own_problems, own_problems, problems)
         if batch_sizes:
             fields["batch_sizes"] = tuple(batch_sizes)
         if budget is not None:
             fields["budget"] = _count(budget, "budget")
     tuned = tuple(
-        Tuned(name, tuple(METHODS[one] for one in reader.known(("tuned",), name, GROUPS, "group of methods", "groups")))
-        for name in reader.listed(("tuned",), reader.values.get("tuned", []))
+        Tuned(name.value, tuple(METHODS[one] for one in name.known(GROUPS, "group of methods", "groups")))
+        for name in file.get("tuned", []).entries()
     )
-    chosen = reader.named("methods", METHODS | own_methods, own_methods, methods, GROUPS)
+    chosen = _named(file, "method", METHODS | own_methods, own_methods, methods, GROUPS)
     fields["methods"], fields["tuned"] = _tuned_apart(chosen, tuned, asked=bool(methods))
     if seeds is not None:
-        fields["seeds"] = tuple(range(_count(seeds, "seeds", MOST_SEEDS)))
+        if _count(seeds, "seeds") > MOST_SEEDS:
+            raise StudyError(f"seeds must be {_MOST_SEEDS}, got {seeds}")
+        fields["seeds"] = tuple(range(seeds))
     return Study(**fields)
 
 
@@ -136,301 +136,200 @@ def _path(study: str | os.PathLike[str]) -> Path:
     raise StudyError(f"{text}; a path to a TOML file of your own works too")
 
 
-class _Reader:
-    """The values of one file, each checked where it is read."""
+# ---- keys of the study
 
-    def __init__(self, toml: Toml) -> None:
-        self.toml = toml
-        self.values = toml.values
 
-    # ---- checks of one value
+def _seeds(value: Value) -> tuple[int, ...]:
+    if isinstance(value.value, list):
+        return tuple(seed.whole(0) for seed in value.entries(filled=True))
+    return tuple(range(value.expect(value.whole() <= MOST_SEEDS, _MOST_SEEDS)))
 
-    def expect(self, place: Place, value: Any, good: bool, rule: str) -> Any:
-        """Return a value, or raise an error that names the rule."""
-        if not good:
-            raise self.toml.error(place, f"must be {rule}, got {value!r}")
-        return value
 
-    def name(self, place: Place, value: Any) -> str:
-        try:
-            require_name("name", value)
-        except ValueError as error:
-            raise self.toml.error(place, str(error).removeprefix("name ")) from None
-        return str(value)
+def _direction_size(value: Value) -> int | None:
+    good = value.value == "same" or (type(value.value) is int and value.value > 0)
+    size = value.expect(good, 'whole numbers from 1 on or "same"')
+    return None if size == "same" else int(size)
 
-    def flag(self, place: Place, value: Any) -> bool:
-        return bool(self.expect(place, value, isinstance(value, bool), "true or false"))
 
-    def whole(self, place: Place, value: Any, least: int = 1) -> int:
-        good = type(value) is int and value >= least
-        return int(self.expect(place, value, good, f"whole, and at least {least}"))
+def _sampling(value: Value) -> tuple[Sampling, ...]:
+    modes = value.entries(filled=True) if isinstance(value.value, list) else [value]
+    return tuple(mode.choice(Sampling) for mode in modes)
 
-    def listed(self, place: Place, value: Any) -> list[Any]:
-        found: list[Any] = self.expect(place, value, isinstance(value, list), "a list in brackets")
-        return found
 
-    def filled(self, place: Place, value: Any) -> list[Any]:
-        """Return a list that is not empty."""
-        if value == []:
-            raise self.toml.error(place, _EMPTY)
-        return self.listed(place, value)
+_PLAIN: dict[str, Callable[[Value], Any]] = {
+    "title": Value.text,
+    "batch_sizes": lambda value: tuple(size.whole() for size in value.entries(filled=True)),
+    "budget": Value.whole,
+    "record_every": Value.whole,
+    "seeds": _seeds,
+    "tuning_seed": lambda value: value.whole(0),
+    "sampling": _sampling,
+    "direction_batch_sizes": lambda value: tuple(_direction_size(size) for size in value.entries(filled=True)),
+    **dict.fromkeys(("repetition", "diagonal", "angle", "benchmark"), Value.flag),
+}
+"""The fields of a study that need no names to be looked up, and what reads them."""
 
-    def known(self, place: Place, name: Any, known: Mapping[str, V], kind: str, plural: str | None = None) -> V:
-        """Return what a name stands for."""
-        if not isinstance(name, str) or name not in known:
-            raise self.toml.error(place, unknown(kind, name, known, plural=plural))
-        return known[name]
 
-    def choice(self, place: Place, kind: type[E], value: Any) -> E:
-        options = {str(option.value): option for option in kind}
-        return self.known(place, value, options, kind.__name__.lower(), "choices")
-
-    def table(self, place: Place, value: Any, example: str) -> dict[str, Any]:
-        found: dict[str, Any] = self.expect(place, value, isinstance(value, dict), f"a table such as {{ {example} }}")
-        return found
-
-    def only(self, place: Place, table: Iterable[str], known: Iterable[str], kind: str = "key") -> None:
-        """Refuse keys of a table that are not known."""
-        for name in table:
-            if name not in known:
-                raise self.toml.error((*place, name), unknown(kind, name, known, plural=f"{kind.split()[0]}s"))
-
-    # ---- keys of the study
-
-    def plain(self) -> dict[str, Any]:
-        """Return the fields of the study that need no names to be looked up."""
-        self.only((), self.values, _STUDY)
-        readers: dict[str, Callable[[Place, Any], Any]] = {
-            "title": lambda place, value: self.expect(place, value, isinstance(value, str), "a text in quotes"),
-            "batch_sizes": lambda place, value: tuple(self.whole(place, size) for size in self.filled(place, value)),
-            "budget": self.whole,
-            "record_every": self.whole,
-            "seeds": self.seeds,
-            "tuning_seed": lambda place, value: self.whole(place, value, 0),
-            "sampling": lambda place, value: tuple(
-                self.choice(place, Sampling, mode)
-                for mode in (self.filled(place, value) if isinstance(value, list) else [value])
-            ),
-            "direction_batch_sizes": self.direction_sizes,
-            **dict.fromkeys(("repetition", "diagonal", "angle", "benchmark"), self.flag),
-        }
-        return {name: read((name,), self.values[name]) for name, read in readers.items() if name in self.values}
-
-    def seeds(self, place: Place, value: Any) -> tuple[int, ...]:
-        if isinstance(value, list):
-            return tuple(self.whole(place, seed, 0) for seed in self.filled(place, value))
-        count = self.whole(place, value)
-        return tuple(range(self.expect(place, count, count <= MOST_SEEDS, _most(MOST_SEEDS))))
-
-    def direction_sizes(self, place: Place, value: Any) -> tuple[int | None, ...]:
-        for size in (sizes := self.filled(place, value)):
-            good = size == "same" or (type(size) is int and size > 0)
-            self.expect(place, size, good, 'whole numbers from 1 on or "same"')
-        return tuple(None if size == "same" else size for size in sizes)
-
-    def named(
-        self,
-        name: str,
-        known: Mapping[str, V],
-        own: Mapping[str, V],
-        instead: Sequence[str],
-        groups: Mapping[str, tuple[str, ...]] | None = None,
-    ) -> tuple[V, ...]:
-        """Return what a list of names stands for: the caller's, or the file's, or else all that the file defines."""
-        kind, groups = name.removesuffix("s"), groups or {}
-        there = dict.fromkeys([*known, *groups])
-        for wanted in instead:
-            if wanted not in there:
-                raise StudyError(unknown(kind, wanted, there))
-        names: Sequence[Any] = instead
-        if not instead and isinstance(self.values.get(kind), str):  # method = "angle"
-            names = [self.values[kind]]
-            self.known((kind,), names[0], there, kind)
-        elif not instead and name in self.values:
-            names = self.filled((name,), self.values[name])
-            for wanted in names:
-                self.known((name,), wanted, there, kind)
-        elif not instead:
-            if not own:
-                raise self.toml.error((), f"{name} is missing: name at least one, or define a [[{kind}]]")
+def _named(
+    file: Value,
+    kind: str,
+    known: Mapping[str, V],
+    own: Mapping[str, V],
+    instead: Sequence[str],
+    groups: Mapping[str, tuple[str, ...]] | None = None,
+) -> tuple[V, ...]:
+    """Return what a list of names stands for: the caller's, or the file's, or else all that the file defines."""
+    several, groups = f"{kind}s", groups or {}
+    there = dict.fromkeys([*known, *groups])
+    for wanted in instead:
+        if wanted not in there:
+            raise StudyError(unknown(kind, wanted, there))
+    names: Sequence[Any] = instead
+    if not instead:
+        if isinstance(file[kind].value, str):  # method = "angle"
+            listed = [file[kind]]
+        elif several in file:
+            listed = file[several].entries(filled=True)
+        elif own:
             return tuple(own.values())
-        return tuple(known[one] for one in dict.fromkeys(x for name in names for x in groups.get(name, (name,))))
+        else:
+            raise file.error(f"{several} is missing: name at least one, or define a [[{kind}]]")
+        for one in listed:
+            one.known(there, kind)
+        names = [one.value for one in listed]
+    return tuple(known[one] for one in dict.fromkeys(x for name in names for x in groups.get(name, (name,))))
 
-    # ---- tables
 
-    def numbered(self, kind: str) -> list[tuple[Place, dict[str, Any]]]:
-        """Return the tables `[[kind]]` and their places."""
-        tables = self.values.get(kind, [])
-        good = isinstance(tables, list) and all(isinstance(table, dict) for table in tables)
-        self.expect((kind,), tables, good, f"tables that begin with [[{kind}]]")
-        return [((kind, position), table) for position, table in enumerate(tables)]
+# ---- tables
 
-    def tables(
-        self, kind: str, shipped: Mapping[str, V], make: Callable[[Place, dict[str, Any], Mapping[str, V]], V]
-    ) -> dict[str, V]:
-        """Return the problems or methods of `[[problem]]` or `[[method]]` tables; each may be like one before it."""
-        own: dict[str, V] = {}
-        if isinstance(self.values.get(kind), str):  # the name of the only one, as in method = "angle"
-            return own
-        for place, table in self.numbered(kind):
-            if "name" not in table:
-                raise self.toml.error(place, "name is missing (runs and files are named by it)")
-            name = self.name((*place, "name"), table["name"])
-            new = name not in shipped and name not in own
-            self.expect((*place, "name"), name, new, f"a new name (there is a {kind} of it)")
-            own[name] = make(place, table, {**shipped, **own})
+
+def _own(file: Value, kind: str, shipped: Mapping[str, V], make: Callable[[Value, V | None], V]) -> dict[str, V]:
+    """Return the problems or methods of `[[problem]]` or `[[method]]` tables; each may be like one before it."""
+    own: dict[str, V] = {}
+    if isinstance(file[kind].value, str):  # the name of the only one, as in method = "angle"
         return own
+    for table in file.get(kind, []).tables():
+        if "name" not in table:
+            raise table.error("name is missing (runs and files are named by it)")
+        name, known = table["name"].name(), {**shipped, **own}
+        table["name"].expect(name not in known, f"a new name (there is a {kind} of it)")
+        own[name] = make(table, table["like"].known(known, kind) if "like" in table else None)
+    return own
 
-    def like(self, place: Place, table: dict[str, Any], known: Mapping[str, V]) -> V | None:
-        """Return what a table starts from."""
-        return self.known((*place, "like"), table["like"], known, str(place[0])) if "like" in table else None
 
-    def problem(self, place: Place, table: dict[str, Any], known: Mapping[str, Problem]) -> Problem:
-        base = self.like(place, table, known)
-        kind: Any = type(base) if base is not None else Built if "builder" in table else Network
-        self.only(place, table, {field.name for field in dataclasses.fields(kind)} | {"like"})
-        values = {name: value for name, value in table.items() if name != "like"}
-        for name, options in (("activation", Activation), ("loss", Loss)):
-            if name in values:
-                values[name] = self.choice((*place, name), options, values[name])
-        for name in ("hidden", "batch_sizes"):
-            if name in values:
-                values[name] = tuple(self.listed((*place, name), values[name]))
-        if kind is Network and base is None and "data" not in values:
-            raise self.toml.error(place, "data is missing (or like, which names a problem to start from)")
-        if kind is Network and "data" in values:
-            self.data((*place, "data"), values["data"])
-        made: Problem = self.made(place, table, lambda: _replaced(base, values) if base else kind(**values))
-        return made
-
-    def data(self, place: Place, name: Any) -> None:
+def _problem(table: Value, base: Problem | None) -> Problem:
+    kind: Any = type(base) if base is not None else Built if "builder" in table else Network
+    table.only({field.name for field in dataclasses.fields(kind)} | {"like"})
+    values = {name: value for name, value in table.value.items() if name != "like"}
+    for name, options in (("activation", Activation), ("loss", Loss)):
+        if name in values:
+            values[name] = table[name].choice(options)
+    for name in ("hidden", "batch_sizes"):
+        if name in values:
+            values[name] = tuple(entry.value for entry in table[name].entries())
+    if kind is Network and base is None and "data" not in values:
+        raise table.error("data is missing (or like, which names a problem to start from)")
+    if kind is Network and "data" in values:
         from gradline.lab.problems.data import SOURCES
         from gradline.lab.problems.data.registry import find
 
-        if not isinstance(name, str) or ":" not in name:
-            self.known(place, name, SOURCES, "data set")
-            return
-        try:
-            find(name)
-        except (ValueError, TypeError) as error:
-            raise self.toml.error(place, str(error)) from error
+        _found(table["data"], find, SOURCES, "data set")
+    made: Problem = table.made(lambda: dataclasses.replace(base, **values) if base else kind(**values))
+    return made
 
-    def method(self, place: Place, table: dict[str, Any], known: Mapping[str, Method]) -> Method:
-        self.only(place, table, _METHOD)
-        base = self.like(place, table, known)
-        if (base is None) == ("search" not in table):
-            raise self.toml.error(place, "must have either search or like (which search it is)")
-        if base is not None and not isinstance(base, SearchMethod):
-            raise self.toml.error((*place, "like"), f"must be a search (others have fixed settings), got {base.name!r}")
-        options = self.table((*place, "options"), table.get("options", {}), "growth = 4.0")
-        if base is not None:
-            kind: Any = type(base.search)
-        else:
-            kind = self.found((*place, "search"), table["search"], find_search, search_classes(), "search", "searches")
-        fields = {field.name for field in dataclasses.fields(kind) if field.init}
-        where = (*place, "options")
-        self.only(where, options, fields, f"option of {kind.__name__}")
-        search = self.made(where, options, lambda: _replaced(base.search, options) if base else kind(**options))
-        average = self.flag((*place, "average"), table.get("average", base is not None and base.average))
-        return SearchMethod(table["name"], search, self.direction(place, table, base), average=average)
 
-    def direction(self, place: Place, table: dict[str, Any], base: SearchMethod | None) -> Direction | None:
-        before = base.direction if base is not None else None
-        if "direction" not in table and "direction_options" not in table:
-            return before
-        where = (*place, "direction_options")
-        name = table.get("direction", before.name if before else None)
-        if name is None:
-            raise self.toml.error(where, "must go with a direction (they are its options)")
-        options = self.table(where, table.get("direction_options", {}), "betas = [0.9, 0.99]")
-        kind = self.found((*place, "direction"), name, find_direction, directions(), "direction")
-        takes = {one for one in inspect.signature(kind).parameters if one not in ("params", "lr")}
-        self.only(where, options, takes, f"option of {kind.__name__}")
-        return Direction.of(name, options)
+def _method(table: Value, base: Method | None) -> Method:
+    table.only(_METHOD)
+    if (base is None) == ("search" not in table):
+        raise table.error("must have either search or like (which search it is)")
+    if base is not None and not isinstance(base, SearchMethod):
+        raise table["like"].error(f"must be a search (others have fixed settings), got {base.name!r}")
+    options = table.get("options", {}).table("growth = 4.0")
+    if base is not None:
+        kind: Any = type(base.search)
+    else:
+        kind = _found(table["search"], find_search, search_classes(), "search", "searches")
+    options.only({field.name for field in dataclasses.fields(kind) if field.init}, f"option of {kind.__name__}")
+    old: Any = base and base.search
+    search = options.made(lambda: dataclasses.replace(old, **options.value) if base else kind(**options.value))
+    average = table.get("average", base is not None and base.average).flag()
+    return SearchMethod(table["name"].value, search, _direction(table, base), average=average)
 
-    def found(
-        self,
-        place: Place,
-        name: Any,
-        find: Callable[[str], Any],
-        known: Iterable[str],
-        kind: str,
-        plural: str | None = None,
-    ) -> Any:
-        """Return the class that a name or "package.module:Class" stands for."""
-        try:
-            return find(name)
-        except (ValueError, TypeError) as error:
-            named = isinstance(name, str) and ":" in name
-            raise self.toml.error(place, str(error) if named else unknown(kind, name, known, plural=plural)) from None
 
-    def made(self, place: Place, table: dict[str, Any], make: Callable[[], Any]) -> Any:
-        """Return what a constructor makes; its error is at the line of the argument that the message begins with."""
-        try:
-            return make()
-        except (TypeError, ValueError) as error:
-            name = str(error).split(" ", 1)[0]
-            raise self.toml.error((*place, name) if name in table else place, str(error)) from None
+def _direction(table: Value, base: SearchMethod | None) -> Direction | None:
+    before = base.direction if base is not None else None
+    if "direction" not in table and "direction_options" not in table:
+        return before
+    name = table.get("direction", before.name if before else None)
+    options = table.get("direction_options", {})
+    if name.value is None:
+        raise options.error("must go with a direction (they are its options)")
+    options.table("betas = [0.9, 0.99]")
+    kind = _found(name, find_direction, directions(), "direction")
+    takes = {one for one in inspect.signature(kind).parameters if one not in ("params", "lr")}
+    options.only(takes, f"option of {kind.__name__}")
+    return Direction.of(name.value, options.value)
 
-    def settings(self, known: Mapping[str, Problem]) -> tuple[Setting, ...]:
-        """Return the `[[setting]]` tables: each a problem with some batch sizes, their budgets and targets."""
-        for name in ("problems", "batch_sizes", "budget", "record_every"):
-            if name in self.values:
-                raise self.toml.error((name,), "cannot go with [[setting]] tables (each has its own)")
-        found = [setting for place, table in self.numbered("setting") for setting in self.of_table(place, table, known)]
-        if len({setting.name for setting in found}) < len(found):
-            raise self.toml.error(("setting",), "must differ in problem or batch size (methods are compared on each)")
-        shares = self.listed(("shares",), self.values.get("shares", [1]))
-        for share in shares:
-            good = _is_number(share) and 0.0 < share <= 1.0
-            self.expect(("shares",), share, good, "above 0 and at most 1 (they are of budgets)")
-        return tuple(_share(setting, share) for setting in found for share in shares)
 
-    def of_table(self, place: Place, table: dict[str, Any], known: Mapping[str, Problem]) -> list[Setting]:
-        """Return the settings of one table, one for each batch size."""
-        self.only(place, table, _SETTING)
-        problem = self.known((*place, "problem"), table.get("problem"), known, "problem")
-        sizes = self.listed((*place, "batch_sizes"), table.get("batch_sizes", list(problem.batch_sizes)))
-        points = self.whole((*place, "points"), table.get("points", POINTS))
-        held_out = self.flag((*place, "held_out"), table.get("held_out", False))
-        found = []
-        budgets = self.each((*place, "budgets"), table.get("budgets", problem.budget), len(sizes))
-        targets = self.each((*place, "targets"), table.get("targets"), len(sizes))
-        for size, budget, target in zip(sizes, budgets, targets, strict=True):
-            number = target is None or _is_number(target)
-            self.expect((*place, "targets"), target, number, "losses (they are to be reached)")
-            count = self.whole((*place, "budgets"), budget)
-            found.append(
-                Setting(
-                    problem=problem,
-                    batch_size=self.whole((*place, "batch_sizes"), size),
-                    budget=count,
-                    record_every=max(count // points, 1),
-                    target=target,
-                    held_out=held_out,
-                )
-            )
-        return found
+def _found(name: Value, find: Callable[[str], Any], known: Iterable[str], kind: str, plural: str | None = None) -> Any:
+    """Return what a name or "package.module:attribute" stands for."""
+    try:
+        return find(name.value)
+    except (ValueError, TypeError) as error:
+        named = isinstance(name.value, str) and ":" in name.value
+        raise name.error(str(error) if named else unknown(kind, name.value, known, plural=plural)) from None
 
-    def each(self, place: Place, value: Any, sizes: int) -> list[Any]:
+
+# ---- settings
+
+
+def _settings(file: Value, known: Mapping[str, Problem]) -> list[Setting]:
+    """Return the `[[setting]]` tables: each a problem with some batch sizes, their budgets and targets."""
+    for name in ("problems", "batch_sizes", "budget", "record_every"):
+        if name in file:
+            raise file[name].error("cannot go with [[setting]] tables (each has its own)")
+    found = [setting for table in file["setting"].tables() for setting in _of_table(table, known)]
+    if len({setting.name for setting in found}) < len(found):
+        raise file["setting"].error("must differ in problem or batch size (methods are compared on each)")
+    rule = "above 0 and at most 1 (they are of budgets)"
+    shares = [share.number(rule, 0.0, 1.0) for share in file.get("shares", [1]).entries()]
+    return [
+        _with_budget(setting, max(round(setting.budget * share), 1), max(round(setting.record_every * share), 1))
+        for setting in found
+        for share in shares
+    ]
+
+
+def _of_table(table: Value, known: Mapping[str, Problem]) -> list[Setting]:
+    """Return the settings of one table, one for each batch size."""
+    table.only(_SETTING)
+    problem = table["problem"].known(known, "problem")
+    sizes = table.get("batch_sizes", list(problem.batch_sizes)).entries()
+    points = table.get("points", POINTS).whole()
+
+    def each(name: str, default: Any) -> list[Value]:
         """Return a value for each batch size: a list, or one for all."""
-        values = value if isinstance(value, list) else [value] * sizes
-        self.expect(place, value, len(values) == sizes, f"one for each of {sizes} batch sizes")
+        given = table.get(name, default)
+        values = given.entries() if isinstance(given.value, list) else [given] * len(sizes)
+        given.expect(len(values) == len(sizes), f"one for each of {len(sizes)} batch sizes")
         return values
 
+    rule = "losses (they are to be reached)"
+    return [
+        Setting(
+            problem=problem,
+            batch_size=size.whole(),
+            budget=budget.whole(),
+            record_every=max(budget.whole() // points, 1),
+            target=None if target.value is None else target.number(rule),
+            held_out=table.get("held_out", False).flag(),
+        )
+        for size, budget, target in zip(sizes, each("budgets", problem.budget), each("targets", None), strict=True)
+    ]
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float | int) and not isinstance(value, bool)
 
-
-def _replaced(base: Any, values: dict[str, Any]) -> Any:
-    return dataclasses.replace(base, **values)
-
-
-def _share(setting: Setting, share: float) -> Setting:
-    """Return the setting with a share of its budget, measured as often."""
-    budget, every = (max(round(count * share), 1) for count in (setting.budget, setting.record_every))
-    return dataclasses.replace(setting, budget=budget, record_every=every)
+def _with_budget(setting: Setting, budget: int, record_every: int) -> Setting:
+    return dataclasses.replace(setting, budget=budget, record_every=record_every)
 
 
 def _tuned_apart(
@@ -450,7 +349,7 @@ def _tuned_apart(
 
 
 def _chosen(
-    settings: tuple[Setting, ...], problems: Sequence[str], batch_sizes: Sequence[int], budget: int | None
+    settings: Sequence[Setting], problems: Sequence[str], batch_sizes: Sequence[int], budget: int | None
 ) -> tuple[Setting, ...]:
     """Return the settings that are asked for: by problem, problem/batch size, tune or held-out; and by batch size."""
     names = [*PARTS, *dict.fromkeys(setting.problem.name for setting in settings)]
@@ -473,21 +372,14 @@ def _chosen(
     # A setting of the study with this budget is taken as it is, in the place of longer ones.
     there = {setting.name for setting in found if setting.budget == count}
     kept = [setting for setting in found if setting.budget == count or setting.name not in there]
-    return tuple(dict.fromkeys(setting if setting.budget == count else _shorter(setting, count) for setting in kept))
+    return tuple(
+        dict.fromkeys(
+            _with_budget(setting, count, max(count * setting.record_every // setting.budget, 1)) for setting in kept
+        )
+    )
 
 
-def _shorter(setting: Setting, budget: int) -> Setting:
-    every = max(budget * setting.record_every // setting.budget, 1)
-    return dataclasses.replace(setting, budget=budget, record_every=every)
-
-
-def _most(most: int) -> str:
-    return f"at most {most:,} (each is a run to be planned)"
-
-
-def _count(value: int, name: str, most: int | None = None) -> int:
+def _count(value: int, name: str) -> int:
     if type(value) is not int or value < 1:
         raise StudyError(f"{name} must be a whole number above 0, got {value!r}")
-    if most is not None and value > most:
-        raise StudyError(f"{name} must be {_most(most)}, got {value}")
     return value

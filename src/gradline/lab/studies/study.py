@@ -83,7 +83,7 @@ class Study:
         settings: problems with their batch sizes and budgets one by one, in the place of `batch_sizes`, `budget` and
             `record_every`.
         tuned: methods to choose from. Each candidate has one run for each setting, on the tuning seed; the chosen one
-            has a run for each of `seeds` (see `gradline.lab.studies.tuning`).
+            has a run for each of `seeds` (see `gradline.lab.studies.running`).
         tuning_seed: the seed of these choices, which is none of `seeds`.
     """
 
@@ -131,12 +131,7 @@ def plan(study: Study) -> list[Run]:
 
 
 def plan_tuned(study: Study, choose: Callable[[Setting, Tuned], Method | None]) -> list[Run]:
-    """Return the runs of the chosen methods.
-
-    Args:
-        study: the study.
-        choose: returns the chosen candidate for a setting; `None`: there is none yet.
-    """
+    """Return the runs of the candidates that `choose` chooses for settings; `None`: there is none yet."""
     runs: dict[str, Run] = {}
     for setting, tuned in itertools.product(settings_of(study), study.tuned):
         if (method := choose(setting, tuned)) is not None:

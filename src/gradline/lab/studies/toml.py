@@ -1,13 +1,20 @@
-"""A TOML file that remembers its lines, so that an error can say where it is."""
+"""A TOML file that remembers its lines, so that an error can say where it is; and checks of its values."""
 
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import tomllib
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, TypeAlias, TypeVar
 
+from gradline.lab.tools.arguments import require_name
+
+E = TypeVar("E", bound=Enum)
+V = TypeVar("V")
 Place: TypeAlias = tuple[str | int, ...]
 """Where a value is: ("method", 1, "options", "growth") is an option of the second `[[method]]`."""
 
@@ -26,14 +33,14 @@ class Toml:
     from gradline.lab.studies.toml import Toml
 
     toml = Toml("mine.toml", 'seeds = 3\n[[method]]\nname = "eager"\nsearch = "GolsI"\n')
-    assert toml.values["seeds"] == 3 and toml.line(("method", 0, "search")) == 4
+    assert toml.root["seeds"].whole() == 3 and toml.line(("method", 0, "search")) == 4
     ```
     """
 
     def __init__(self, file: str, text: str) -> None:
         self.file = file
         try:
-            self.values: dict[str, Any] = tomllib.loads(text)
+            self.root = Value(self, (), tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             raise StudyError(_syntax_error(file, str(error))) from None
         except RecursionError:
@@ -48,12 +55,106 @@ class Toml:
             place = place[:-1]
         return None
 
-    def error(self, place: Place, message: str) -> StudyError:
+
+@dataclass(frozen=True)
+class Value:
+    """A value of a file and its place there. Each check returns it, or raises a `StudyError` that names the place."""
+
+    toml: Toml
+    place: Place
+    value: Any
+
+    def error(self, message: str) -> StudyError:
         """Return an error that names the file, the line and the key."""
-        line = self.line(place)
-        where = self.file if line is None else f"{self.file}, line {line}"
-        key = ".".join(str(part) for part in place if isinstance(part, str))
+        line = self.toml.line(self.place)
+        where = self.toml.file if line is None else f"{self.toml.file}, line {line}"
+        key = ".".join(str(part) for part in self.place if isinstance(part, str))
         return StudyError(f"{where}: {key}: {message}" if key else f"{where}: {message}")
+
+    def expect(self, good: bool, rule: str) -> Any:
+        """Return the value if it is good, or raise an error that names the rule."""
+        if not good:
+            raise self.error(f"must be {rule}, got {self.value!r}")
+        return self.value
+
+    def name(self) -> str:
+        """Return a name that can be part of a file name."""
+        try:
+            require_name("name", self.value)
+        except ValueError as error:
+            raise self.error(str(error).removeprefix("name ")) from None
+        return str(self.value)
+
+    def text(self) -> str:
+        """Return a text."""
+        return str(self.expect(isinstance(self.value, str), "a text in quotes"))
+
+    def flag(self) -> bool:
+        """Return true or false."""
+        return bool(self.expect(isinstance(self.value, bool), "true or false"))
+
+    def whole(self, least: int = 1) -> int:
+        """Return a whole number."""
+        good = type(self.value) is int and self.value >= least
+        return int(self.expect(good, f"whole, and at least {least}"))
+
+    def number(self, rule: str, low: float = -math.inf, high: float = math.inf) -> float:
+        """Return a number above one and at most another."""
+        good = type(self.value) in (int, float) and low < self.value <= high
+        return float(self.expect(good, rule))
+
+    def known(self, known: Mapping[str, V], kind: str, plural: str | None = None) -> V:
+        """Return what a name stands for."""
+        if not isinstance(self.value, str) or self.value not in known:
+            raise self.error(unknown(kind, self.value, known, plural=plural))
+        return known[self.value]
+
+    def choice(self, kind: type[E]) -> E:
+        """Return the member of an enum that has this value."""
+        return self.known({str(option.value): option for option in kind}, kind.__name__.lower(), "choices")
+
+    def entries(self, *, filled: bool = False) -> list[Value]:
+        """Return the entries of a list, which is not empty if it is to be filled."""
+        if filled and self.value == []:
+            raise self.error("must have at least one entry (nothing would be run), got []")
+        values = self.expect(isinstance(self.value, list), "a list in brackets")
+        return [Value(self.toml, self.place, one) for one in values]
+
+    def tables(self) -> list[Value]:
+        """Return the tables of `[[name]]`."""
+        good = isinstance(self.value, list) and all(isinstance(table, dict) for table in self.value)
+        tables = self.expect(good, f"tables that begin with [[{self.place[-1]}]]")
+        return [Value(self.toml, (*self.place, position), table) for position, table in enumerate(tables)]
+
+    def table(self, example: str) -> Value:
+        """Return the value, which is a table."""
+        self.expect(isinstance(self.value, dict), f"a table such as {{ {example} }}")
+        return self
+
+    def only(self, known: Iterable[str], kind: str = "key") -> None:
+        """Raise an error for a key of the table that is not known."""
+        for name in self.value:
+            if name not in known:
+                raise self[name].error(unknown(kind, name, known, plural=f"{kind.split()[0]}s"))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self.value
+
+    def __getitem__(self, key: str) -> Value:
+        return self.get(key, None)
+
+    def get(self, key: str, default: Any) -> Value:
+        """Return the value of a key of the table, or a default value."""
+        return Value(self.toml, (*self.place, key), self.value.get(key, default))
+
+    def made(self, make: Callable[[], Any]) -> Any:
+        """Return what a constructor makes of the table; its error is at the key that the message begins with."""
+        try:
+            return make()
+        except (TypeError, ValueError) as error:
+            name = str(error).split(" ", 1)[0]
+            place = self[name] if name in self.value else self
+            raise place.error(str(error)) from None
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, plural: str | None = None) -> str:

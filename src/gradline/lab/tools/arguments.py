@@ -22,14 +22,7 @@ def require_name(name: str, value: object) -> None:
 
 
 def require_count(name: str, value: object, what: str, *, optional: bool = False) -> None:
-    """Raise a `ValueError` unless `value` is a whole number above 0, or `None` if it is optional.
-
-    Args:
-        name: the argument's name.
-        value: its value.
-        what: what it counts, for the error.
-        optional: whether it may be `None`.
-    """
+    """Raise a `ValueError` unless `value` counts something: a whole number above 0, or `None` if it is optional."""
     good = type(value) is int and value > 0
     rule = f"a whole number above 0{', or None' if optional else ''}"
     require(good or (optional and value is None), name, rule, f"it counts {what}", value)

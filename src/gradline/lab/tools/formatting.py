@@ -31,19 +31,14 @@ def count(value: float) -> str:
 
 def duration(seconds: float) -> str:
     """Format seconds in a suitable unit, from `0.5 s` to `2.5 days`."""
-    if seconds < 10:
-        return f"{seconds:.1f} s"
     if seconds < 60:
-        return f"{seconds:.0f} s"
-    minutes = round(seconds / 60) if seconds >= 600 else 0
+        return f"{seconds:.{1 if seconds < 10 else 0}f} s"
     if seconds < 600:
-        whole, rest = divmod(round(seconds), 60)
-        return f"{whole} min {rest} s" if rest else f"{whole} min"
-    if minutes < 60:
-        return f"{minutes} min"
-    hours, minutes = divmod(minutes, 60)
+        minutes, rest = divmod(round(seconds), 60)
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(round(seconds / 60), 60)
     if hours < 48:
-        return f"{hours} h {minutes} min"
+        return f"{hours} h {minutes} min" if hours else f"{minutes} min"
     return f"{hours / 24:.1f} days"
 
 

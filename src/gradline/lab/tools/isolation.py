@@ -25,11 +25,7 @@ def isolated(state: Tensor | None = None) -> Iterator[None]:
 
     numbers = np.random.get_state()
     try:
-        with (
-            torch.random.fork_rng(devices=[]),
-            contextlib.redirect_stdout(io.StringIO()),
-            warnings.catch_warnings(),
-        ):
+        with torch.random.fork_rng(devices=[]), contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             torch.set_rng_state(torch.Generator().manual_seed(0).get_state() if state is None else state)
             yield

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from gradline.lab.cli.options import data_option, study_options
+from gradline.lab.cli.terminal import console, escape, print_facts, print_table
+from gradline.lab.tools.formatting import count, duration, plural, ranges, size
 
 if TYPE_CHECKING:
-    from gradline.lab.jobs.estimate import Estimate, Pace
+    from gradline.lab.jobs.estimate import Estimate
     from gradline.lab.jobs.runs import Run
     from gradline.lab.studies import Study
 
@@ -32,10 +34,7 @@ def verb(study: Study, workers: int | None, measure: bool) -> None:
     Prints the number of runs and evaluations, and estimates time, memory and disk space from half a second of each
     kind of run.
     """
-    from rich.markup import escape
-
     from gradline.lab import engines
-    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.jobs.estimate import estimate
     from gradline.lab.jobs.executors import default_workers
     from gradline.lab.problems import data
@@ -55,76 +54,56 @@ def verb(study: Study, workers: int | None, measure: bool) -> None:
     out = console()
     out.print(f"[bold]{escape(study.title or study.name)}[/]")
     out.print()
-    out.print(_facts(study, runs))
+    print_facts(out, _facts(study, runs))
     if not measure:
         out.print("\n[green]The study can be run.[/] Nothing was measured.")
         return
-    count = workers or default_workers()
-    notes = console(stderr=True)
-    with notes.status("measuring") as status:
+    processes = workers or default_workers()
+    with console(stderr=True).status("measuring") as status:
         found = estimate(
             runs,
-            count,
+            processes,
             make_engine=engines.make,
             key=engines.group_key,
             notice=lambda text: status.update(f"measuring {text}"),
         )
     out.print()
     header = ("!problem", ">B", ">runs", ">evaluations", ">a second", ">time of one worker")
-    print_table(out, header, [_pace(pace) for pace in found.paces])
+    rows = [
+        [pace.problem, *map(count, (pace.batch_size, pace.runs, pace.evaluations, pace.rate)), duration(pace.seconds)]
+        for pace in found.paces
+    ]
+    print_table(out, header, rows)
     out.print()
-    out.print(_costs(found, count))
+    print_facts(out, _costs(found, processes))
     out.print("\n[green]The study can be run.[/]")
 
 
-def _facts(study: Study, runs: list[Run]) -> Any:
-    from gradline.lab.tools.formatting import count, plural, ranges
-
-    made = _grid()
-    made.add_row("problems", ", ".join(f"{item.name} ({count(item.parameters)} weights)" for item in study.problems))
-    made.add_row("methods", ", ".join(method.name for method in study.methods))
-    if study.tuned:
-        words = [f"{tuned.name} (the best of {len(tuned.candidates)})" for tuned in study.tuned]
-        made.add_row("tuned", f"{', '.join(words)}, on seed {study.tuning_seed}")
-    made.add_row("batch sizes", ", ".join(str(size) for size in sorted({run.batch_size for run in runs})))
-    if any(run.direction_batch_size for run in runs):
-        sizes = ["same" if size is None else str(size) for size in study.direction_batch_sizes]
-        made.add_row("of directions", ", ".join(sizes))
-    made.add_row("sampling", ", ".join(mode.value for mode in study.sampling))
-    made.add_row("seeds", f"{len(study.seeds)} ({ranges(study.seeds)})")
+def _facts(study: Study, runs: list[Run]) -> dict[str, str]:
     budgets = sorted({run.budget for run in runs})
     total = sum(run.budget for run in runs)
+    facts = {
+        "problems": ", ".join(f"{item.name} ({count(item.parameters)} weights)" for item in study.problems),
+        "methods": ", ".join(method.name for method in study.methods),
+    }
+    if study.tuned:
+        words = [f"{tuned.name} (the best of {len(tuned.candidates)})" for tuned in study.tuned]
+        facts["tuned"] = f"{', '.join(words)}, on seed {study.tuning_seed}"
+    facts["batch sizes"] = ", ".join(str(size) for size in sorted({run.batch_size for run in runs}))
+    if any(run.direction_batch_size for run in runs):
+        sizes = ["same" if size is None else str(size) for size in study.direction_batch_sizes]
+        facts["of directions"] = ", ".join(sizes)
+    facts["sampling"] = ", ".join(mode.value for mode in study.sampling)
+    facts["seeds"] = f"{len(study.seeds)} ({ranges(study.seeds)})"
     each = " or ".join(count(budget) for budget in budgets)
-    made.add_row("runs", f"{plural(len(runs), 'run')} of {each} evaluations, {count(total)} in all")
-    return made
+    facts["runs"] = f"{plural(len(runs), 'run')} of {each} evaluations, {count(total)} in all"
+    return facts
 
 
-def _pace(pace: Pace) -> list[str]:
-    from gradline.lab.tools.formatting import count, duration
-
-    counted = (pace.batch_size, pace.runs, pace.evaluations, pace.rate)
-    return [pace.problem, *map(count, counted), duration(pace.seconds)]
-
-
-def _costs(found: Estimate, workers: int) -> Any:
-    from gradline.lab.tools.formatting import duration, plural, size
-
-    made = _grid()
-    made.add_row(
-        "time",
-        f"about [bold]{duration(found.seconds)}[/] with {plural(workers, 'worker')} "
-        f"(measured for {duration(found.measured)} on this machine)",
-    )
-    if found.memory:
-        made.add_row("memory", f"about {size(found.memory)} a worker")
-    made.add_row("disk", f"about {size(found.disk)}, and up to {size(found.checkpoints)} of checkpoints while it runs")
-    return made
-
-
-def _grid() -> Any:
-    from rich.table import Table
-
-    made = Table.grid(padding=(0, 3, 0, 0))
-    made.add_column(style="dim", no_wrap=True)
-    made.add_column()
-    return made
+def _costs(found: Estimate, workers: int) -> dict[str, str]:
+    time = f"about [bold]{duration(found.seconds)}[/] with {plural(workers, 'worker')}"
+    return {
+        "time": f"{time} (measured for {duration(found.measured)} on this machine)",
+        **({"memory": f"about {size(found.memory)} a worker"} if found.memory else {}),
+        "disk": f"about {size(found.disk)}, and up to {size(found.checkpoints)} of checkpoints while it runs",
+    }

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gradline.lab.cli.terminal import console
+
 if TYPE_CHECKING:
     import pandas as pd
 
@@ -39,7 +41,6 @@ def verb(source: str | None, markdown: bool) -> None:
     if markdown:
         click.echo(table_of(verdicts))
         return
-    from gradline.lab.cli.terminal import console
 
     out = console()
     for verdict in verdicts:

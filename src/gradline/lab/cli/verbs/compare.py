@@ -6,7 +6,8 @@ from typing import Any
 
 import click
 
-from gradline.lab.cli.options import count, positive, threads_option, workers_option
+from gradline.lab.cli.options import positive, threads_option, whole, workers_option
+from gradline.lab.cli.terminal import console, escape, print_table
 
 ORDER = 1
 
@@ -26,9 +27,9 @@ ORDER = 1
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
 @click.option("--function", default="build", show_default=True, metavar="NAME", help="Name of the function in FILE.")
 @click.option("--minutes", type=positive, metavar="M", help="Minutes that it takes in all, about (default: 5).")
-@click.option("--budget", type=count, metavar="EVALUATIONS", help="Evaluations of each run, in place of --minutes.")
-@click.option("--seeds", type=count, default=1, show_default=True, metavar="N", help="Runs of each method.")
-@click.option("--batch-size", type=count, metavar="B", help="Samples in a batch (default: the data loader's, or 32).")
+@click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run, in place of --minutes.")
+@click.option("--seeds", type=whole, default=1, show_default=True, metavar="N", help="Runs of each method.")
+@click.option("--batch-size", type=whole, metavar="B", help="Samples in a batch (default: the data loader's, or 32).")
 @click.option(
     "--method", multiple=True, metavar="NAME", help="Method to compare (see `gradline list methods`). Repeatable."
 )
@@ -47,11 +48,8 @@ def verb(file: str, out: str | None, method: tuple[str, ...], **options: Any) ->
     Every method has the same batches and initial weights. The same command resumes a comparison that was stopped; an
     edited FILE begins a new one.
     """
-    from rich.markup import escape
-
     from gradline.lab import comparing
     from gradline.lab.cli.display import observing
-    from gradline.lab.cli.terminal import console, print_table
 
     notes = console(stderr=True)
     with observing(notes, quiet=False) as observer:

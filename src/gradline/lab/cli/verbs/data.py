@@ -5,6 +5,8 @@ from __future__ import annotations
 import click
 
 from gradline.lab.cli.options import data_option
+from gradline.lab.cli.terminal import console, escape, print_table
+from gradline.lab.tools.formatting import size
 
 ORDER = 10
 
@@ -45,11 +47,7 @@ def fetch(name: tuple[str, ...], quiet: bool) -> None:
 
 
 def _status() -> None:
-    from rich.markup import escape
-
-    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.problems import data as sets
-    from gradline.lab.tools.formatting import size
 
     out = console()
     out.print(f"Files in {escape(str(sets.data_directory()))}")

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gradline.lab.cli.terminal import console, warn
+
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from gradline.lab.figures import Entry
-    from gradline.lab.figures.traces import Trace
+    from gradline.lab.findings.traces import Trace
 
 ORDER = 7
 
@@ -51,9 +53,9 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     need no results. A figure without runs in DIR is left out; one with some of its runs says what is missing. Results
     of `gradline run compare` and `gradline run train` have figures of their own.
     """
-    from gradline.lab.cli.terminal import console, warn
     from gradline.lab.figures import FIGURES, save
-    from gradline.lab.figures.traces import MissingRuns, traces
+    from gradline.lab.figures.curves import MissingRuns
+    from gradline.lab.findings.reading import traces
 
     notes = console(stderr=True)
     names = [find(text, FIGURES) for text in wanted] or list(FIGURES)

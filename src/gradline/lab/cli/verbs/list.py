@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 import click
 
+from gradline.lab.cli.terminal import console, print_table
+from gradline.lab.tools.formatting import count, size
+
 ORDER = 2
 KINDS = ("studies", "problems", "methods", "data")
 
@@ -20,8 +23,6 @@ def verb(kinds: tuple[str, ...]) -> None:
 
     Any of them can be named where a study is run, or in a study of your own.
     """
-    from gradline.lab.cli.terminal import console, print_table
-
     out = console()
     tables = {"studies": _studies, "problems": _problems, "methods": _methods, "data": _data}
     for position, kind in enumerate(dict.fromkeys(kinds or KINDS)):
@@ -34,7 +35,6 @@ def verb(kinds: tuple[str, ...]) -> None:
 
 def _studies() -> Iterator[tuple[str, ...]]:
     from gradline.lab import studies
-    from gradline.lab.tools.formatting import count
 
     yield "!name", ">runs", "what it is about"
     for name in studies.available():
@@ -44,7 +44,6 @@ def _studies() -> Iterator[tuple[str, ...]]:
 
 def _problems() -> Iterator[tuple[str, ...]]:
     from gradline.lab.problems import PROBLEMS
-    from gradline.lab.tools.formatting import count
 
     yield "!name", "!data", "what is trained", ">budget"
     for problem in PROBLEMS.values():
@@ -64,7 +63,6 @@ def _methods() -> Iterator[tuple[str, ...]]:
 
 def _data() -> Iterator[tuple[str, ...]]:
     from gradline.lab.problems.data import SOURCES
-    from gradline.lab.tools.formatting import size
 
     yield "!name", "comes"
     for name, source in SOURCES.items():

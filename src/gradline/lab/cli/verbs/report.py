@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from gradline.lab.cli.terminal import console
+from gradline.lab.tools.formatting import size
+
 ORDER = 8
 
 
@@ -36,8 +39,6 @@ def verb(directory: str, file: str, title: str | None, illustrations: bool, comp
     complete.
     """
     from gradline.lab import report as pages
-    from gradline.lab.cli.terminal import console
-    from gradline.lab.tools.formatting import size
 
     notes = console(stderr=True)
     with notes.status("reading runs") as status:

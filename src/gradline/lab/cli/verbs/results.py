@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 
-from gradline.lab.cli.options import count
+from gradline.lab.cli.options import whole
+from gradline.lab.cli.terminal import console, escape, print_table, warn
+from gradline.lab.tools.formatting import count, number, percent, plural, size
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -37,7 +39,7 @@ ORDER = 5
 @click.argument("source", metavar="DIR", type=click.Path())
 @click.option("--problem", multiple=True, metavar="NAME", help="Only this problem. Repeatable.")
 @click.option("--method", multiple=True, metavar="NAME", help="Only this method. Repeatable.")
-@click.option("--batch-size", type=count, multiple=True, metavar="B", help="Only this batch size. Repeatable.")
+@click.option("--batch-size", type=whole, multiple=True, metavar="B", help="Only this batch size. Repeatable.")
 @click.option("--runs", is_flag=True, help="Print a line for each run, not for all seeds together.")
 @click.option("--csv", "csv_file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a line for each run.")
 @click.option("--json", "as_json", is_flag=True, help="Print every run's summary as JSON.")
@@ -76,9 +78,7 @@ def verb(
     setting with the results in hand. --runs, --json and --study '' show a comparison run by run as any other study.
     """
     from gradline.lab import summary
-    from gradline.lab.cli.terminal import console, warn
     from gradline.lab.report.tables import Table, results_table
-    from gradline.lab.tools.formatting import plural
 
     if not Path(source).exists():
         raise FileNotFoundError(f"DIR must be a directory that a study was run into, but {source} does not exist")
@@ -89,7 +89,7 @@ def verb(
     if pack:
         from gradline.lab.findings.reading import pack_directory
 
-        _packed(pack, len(pack_directory(source, pack, report=warn).digests))
+        _packed(pack, len(pack_directory(source, pack, report=warn).traces))
         return
     frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
     if frame.empty:
@@ -136,16 +136,12 @@ class Chosen(NamedTuple):
 
 
 def _packed(file: str | Path, runs: int) -> None:
-    from gradline.lab.cli.terminal import console
-    from gradline.lab.tools.formatting import plural, size
-
     console(stderr=True).print(f"{file}: {plural(runs, 'run')}, {size(Path(file).stat().st_size)}")
 
 
 def _compared(source: str, study: str, chosen: Chosen) -> bool:
     """Show the runs of a comparison in a directory or a packed file; return whether there are any."""
     from gradline.lab import studies
-    from gradline.lab.cli.terminal import warn
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read, read_training
 
@@ -188,11 +184,9 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
 
 def _show_comparison(packed: Packed, known: Comparison) -> None:
     """Print a table for each setting, one over all of them, and the memory of methods if it was measured."""
-    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.findings.comparison import LIMIT
     from gradline.lab.problems import Built
     from gradline.lab.report.tables import scores_table
-    from gradline.lab.tools.formatting import plural
 
     out = console()
     for setting in known.settings:
@@ -218,8 +212,6 @@ def _show_comparison(packed: Packed, known: Comparison) -> None:
 
 def _print(out: Console, found: Table, optional: tuple[str, ...]) -> None:
     """Print a table, with the names of problems and methods as one types them."""
-    from gradline.lab.cli.terminal import print_table
-
     numbers = {place for row in found.rows for place, cell in enumerate(row) if not isinstance(cell.value, str)}
     numbers |= set(range(found.words, len(found.header)))
     header = [f"{'>' if place in numbers else '!'}{name}" for place, name in enumerate(found.header)]
@@ -229,10 +221,6 @@ def _print(out: Console, found: Table, optional: tuple[str, ...]) -> None:
 
 def _line(row: Row) -> list[str]:
     """Return the cells of a method on a setting."""
-    from rich.markup import escape
-
-    from gradline.lab.tools.formatting import count, number
-
     reasons = "; ".join(dict.fromkeys(row.failures))
     return [
         row.method,
@@ -264,9 +252,7 @@ def _write_csv(file: str, rows: list[Row]) -> None:
 
 def _show_training(training: Training) -> None:
     """Print a table for each case, and how each method compares with the best tuned one."""
-    from gradline.lab.cli.terminal import console, print_table
     from gradline.lab.report.tables import versus_table
-    from gradline.lab.tools.formatting import plural
 
     out = console()
     header = ["!method", ">runs", ">validation loss", ">range", ">error %", ">test loss", ">train loss", ">CPU s"]
@@ -274,7 +260,9 @@ def _show_training(training: Training) -> None:
     for case in training.cases:
         held_out = ", held out" if case.setting.held_out else ""
         out.print(f"[bold]{case.name}[/]  [dim]{case.setting.problem.described}{held_out}[/]")
-        rows = [_entry(entry) for entry in sorted(case.entries.values(), key=lambda entry: entry.loss.median)]
+        rows = [
+            _entry(entry) for entry in sorted(case.entries.values(), key=lambda entry: entry.validation_loss.median)
+        ]
         print_table(out, header, rows, ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
         out.print()
     out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
@@ -284,18 +272,16 @@ def _show_training(training: Training) -> None:
 
 def _entry(entry: Entry) -> list[str]:
     """Return the cells of a method in a case."""
-    from gradline.lab.tools.formatting import number, percent
-
     return [
         entry.method,
         str(len(entry.runs)),
-        number(entry.loss.median),
-        f"{number(entry.loss.best)} to {number(entry.loss.worst)}",
-        percent(entry.error.median),
-        number(entry.test_loss.median),
-        number(entry.train_loss.median),
+        number(entry.validation_loss.median),
+        f"{number(entry.validation_loss.best)} to {number(entry.validation_loss.worst)}",
+        percent(entry.validation_error.median),
+        number(entry.final("test_loss").median),
+        number(entry.final("train_loss").median),
         f"{entry.seconds:.1f}",
         f"{entry.tuning_seconds:.0f}" if entry.candidates else "-",
-        f"[red]{entry.failures}[/]" if entry.failures else "-",
+        f"[red]{len(entry.failures)}[/]" if entry.failures else "-",
         f"{entry.chosen} of {len(entry.candidates)}" if entry.chosen else "",
     ]

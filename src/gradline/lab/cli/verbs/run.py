@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gradline.lab.cli.options import data_option, positive, study_options, threads_option
+from gradline.lab.cli.terminal import console, escape, warn
+from gradline.lab.tools.formatting import duration, plural
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.partial import Follower
@@ -78,10 +79,7 @@ def verb(study: Study, out: str | None, logs: str | None, known: str | None, qui
     --tensorboard (after STUDY) writes curves while the study runs: the median over seeds of each setting, against
     evaluations. `tensorboard --logdir DIR/tensorboard` shows them.
     """
-    from rich.markup import escape
-
     from gradline.lab.cli.display import command_line, observing
-    from gradline.lab.cli.terminal import console, warn
     from gradline.lab.findings.reading import known_runs
     from gradline.lab.jobs.runner import Interrupted
     from gradline.lab.studies.running import run_study
@@ -118,7 +116,6 @@ def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> F
     """Return the writer for TensorBoard, or `None` if --tensorboard is not given."""
     if logs is None:
         return None
-    from rich.markup import escape
 
     from gradline.lab.jobs.tensorboard import TensorBoard
 
@@ -130,22 +127,15 @@ def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> F
 
 
 def _conclude(done: Summary, directory: str, known: str | None, *, quiet: bool) -> None:
-    from rich.markup import escape
-
-    from gradline.lab.cli.terminal import console
-    from gradline.lab.tools.formatting import duration, plural
-
     notes = console(stderr=True)
     if done.failures:
         notes.print(f"[red]{plural(len(done.failures), 'run')} failed[/]; the same command tries again")
-        errors = Counter(failure.error for failure in done.failures)
-        for error, count in errors.most_common():
-            notes.print(f"  {count} × {escape(error)}")
-            keys = [failure.key for failure in done.failures if failure.error == error]
-            for key in keys[:5]:
-                notes.print(f"      {key}")
-            if len(keys) > 5:
-                notes.print(f"      and {len(keys) - 5} more")
+        keys: dict[str, list[str]] = {}
+        for failure in done.failures:
+            keys.setdefault(failure.error, []).append(failure.key)
+        for error, failed in sorted(keys.items(), key=lambda pair: -len(pair[1])):
+            more = [f"and {len(failed) - 5} more"] if len(failed) > 5 else []
+            notes.print("\n      ".join([f"  {len(failed)} × {escape(error)}", *failed[:5], *more]))
     if quiet:
         return
     if not done.runs and known:

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import SAMPLING, count, data_option, whole_number
+from gradline.lab.cli.options import SAMPLING, data_option, whole, whole_number
+from gradline.lab.cli.terminal import console, escape, print_table
+from gradline.lab.tools.formatting import number, plural
 
 if TYPE_CHECKING:
     from gradline.lab.jobs.runs import Run
@@ -29,11 +31,11 @@ HALF = 12
 )
 @click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="Problem to train.")
 @click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="Method that trains it.")
-@click.option("--batch-size", type=count, default=50, show_default=True, metavar="B", help="Samples in a batch.")
+@click.option("--batch-size", type=whole, default=50, show_default=True, metavar="B", help="Samples in a batch.")
 @click.option("--seed", type=whole_number(0), default=0, show_default=True, metavar="N", help="Seed of the run.")
 @click.option(
     "--iteration",
-    type=count,
+    type=whole,
     multiple=True,
     default=(1,),
     show_default=True,
@@ -50,20 +52,13 @@ HALF = 12
 @click.option("--study", metavar="FILE", help="A study that defines the problem or the method.")
 @data_option
 def verb(
-    problem: str,
-    method: str,
-    batch_size: int,
-    seed: int,
-    iteration: tuple[int, ...],
-    sampling: str,
-    study: str | None,
+    problem: str, method: str, batch_size: int, seed: int, iteration: tuple[int, ...], sampling: str, study: str | None
 ) -> None:
     """Show a search probe by probe: each step, what was observed there, and why the search ended.
 
     The run is repeated up to that search, on the same mini-batches as in a study.
     """
     from gradline.lab import studies
-    from gradline.lab.cli.terminal import console
     from gradline.lab.engines.recorder import watch
     from gradline.lab.jobs.runs import Run, Sampling
     from gradline.lab.studies import validate
@@ -94,10 +89,6 @@ def verb(
 
 def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
     """Print one search."""
-    from rich.markup import escape
-
-    from gradline.lab.cli.terminal import print_table
-    from gradline.lab.tools.formatting import number, plural
     from gradline.protocol import Value
 
     at_zero, accepted = record.origin.at_zero, record.outcome.probe

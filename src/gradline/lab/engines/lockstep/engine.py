@@ -11,7 +11,7 @@ networks round by the position of a row in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -24,10 +24,12 @@ from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import Row
+from gradline.lab.engines.sampling import runs_of_state
 from gradline.lab.jobs.result import Measurements, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
-from gradline.lab.problems.networks import Data
+from gradline.lab.problems.data import DataSet
+from gradline.searches.arguments import require
 
 NAME = "lockstep"
 VERSION = 3
@@ -50,7 +52,10 @@ class Lockstep:
 
     accepts = staticmethod(lockstep_accepts)
 
-    def __init__(self, runs: Sequence[Run], data: Data, *, state: dict[str, Any] | None = None) -> None:
+    def __init__(self, runs: Sequence[Run], data: DataSet, *, state: dict[str, Any] | None = None) -> None:
+        for run in runs:
+            reason = "it observes slopes, values, and moments at origins"
+            require(lockstep_accepts(run), "runs", "ones that lock-step can make", reason, run.method.described)
         self._layers = Layers(_network(runs[0]), data)
         self._measures = Measures(self._layers)
         self._done: list[tuple[Row, float]] = []
@@ -61,7 +66,7 @@ class Lockstep:
                 for group in self._groups:
                     group.start()
         else:
-            self._restore({run.key: run for run in runs}, state)
+            self._restore(runs_of_state(state, NAME, VERSION, runs), state)
 
     @property
     def active(self) -> int:
@@ -119,18 +124,9 @@ class Lockstep:
             "done": [[row.state_dict(), seconds] for row, seconds in self._done],
         }
 
-    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
-        if (state["engine"], state["version"]) != (NAME, VERSION):
-            raise ValueError(
-                f"state must be of {NAME} runs, version {VERSION} (what this gradline reads), "
-                f"got {state['engine']!r}, version {state['version']!r}"
-            )
-        samples = len(self._layers.train)
-
+    def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
         def row(saved: dict[str, Any]) -> Row:
-            if saved["run"] not in runs:
-                raise ValueError(f"runs must contain those of the state (they go on), but {saved['run']} is missing")
-            return Row.restored(runs[saved["run"]], samples, saved)
+            return Row.restored(run(saved["run"]), len(self._layers.train), saved)
 
         self._evaluations = state["evaluations"]
         self._done = [(row(saved), seconds) for saved, seconds in state["done"]]

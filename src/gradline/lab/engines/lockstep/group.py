@@ -74,11 +74,7 @@ class Group:
         return self.points.evaluate_some(places, samples, values=self._valued, number=number)
 
     def _tell(
-        self,
-        places: Sequence[int],
-        measured: list[tuple[float, float]],
-        values: Sequence[float | None],
-        seen: Pass,
+        self, places: Sequence[int], measured: list[tuple[float, float]], values: Sequence[float | None], seen: Pass
     ) -> list[int]:
         """Tell rows what was seen, begin new searches; returns those whose point and gradient are the new origin."""
         begin: list[int] = []  # places in `places`

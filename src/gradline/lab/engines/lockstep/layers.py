@@ -23,7 +23,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gradline.lab.problems import Activation, Network
-from gradline.lab.problems.networks import Criterion, Data, criterion, initial_weights, largest, sizes
+from gradline.lab.problems.data import DataSet
+from gradline.lab.problems.networks import Criterion, criterion, initial_weights, largest, sizes
 
 if TYPE_CHECKING:
     from gradline.lab.engines.lockstep.factored import Along
@@ -68,7 +69,7 @@ class Pass:
 class Layers:
     """A problem's network and data. `width` is the length of a row's vector, and `large` that it is better alone."""
 
-    def __init__(self, problem: Network, data: Data) -> None:
+    def __init__(self, problem: Network, data: DataSet) -> None:
         self.problem = problem
         self.dtype: torch.dtype = getattr(torch, problem.dtype)
         self.sizes = sizes(problem, data)

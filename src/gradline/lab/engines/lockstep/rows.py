@@ -22,16 +22,7 @@ from gradline.lab.engines.sampling import (
 from gradline.lab.jobs.result import Table
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.problems.sampling import Batches, Indices
-from gradline.protocol import (
-    Moments,
-    Origin,
-    Outcome,
-    Record,
-    Slope,
-    Value,
-    observes,
-    observes_at_probes,
-)
+from gradline.protocol import Moments, Origin, Outcome, Record, Slope, Value, observes
 
 ORIGIN, PROBE, _ = Phase  # a module's names are found faster than an enum's, and every row asks in every round
 
@@ -39,43 +30,20 @@ ORIGIN, PROBE, _ = Phase  # a module's names are found faster than an enum's, an
 class Row:
     """One run: what it is told and what it asks for."""
 
-    __slots__ = (
-        "budget",
-        "directions",
-        "drawn",
-        "driver",
-        "ends_in_stall",
-        "noisy",
-        "over",
-        "probes",
-        "reuse",
-        "run",
-        "static",
-        "table",
-        "valued",
-    )
+    __slots__ = ("budget", "directions", "drawn", "driver", "ends_in_stall", "noisy", "over", "probes", "reuse", "run",
+                 "static", "table", "valued")  # fmt: skip
 
     def __init__(self, run: Run, samples: int) -> None:
         check_variances(run, samples)
         search = run.method.search
-        if observes(search) not in (Slope, Value, Moments):
-            raise TypeError(
-                f"method must be a search of slopes, values or moments (lock-step measures no others), got {search!r}"
-            )
         self.run = run
         self.driver = Driver(search)
         self.budget = run.budget
         self.reuse = reuses(run)
         self.static = run.sampling is Sampling.STATIC
-        self.noisy = observes(search) is Moments
-        self.valued = observes(search) is not Slope
+        self.noisy, self.valued = observes(search) is Moments, observes(search) is not Slope
         self.probes = probe_batches(run, samples)
         self.directions = direction_batches(run, samples)
-        if self.noisy and observes_at_probes(search) is Moments:
-            raise TypeError(
-                f"method must be a search that needs no variances of its probes (engines find them at origins only), "
-                f"got {search!r}"
-            )
         self.ends_in_stall = ends_in_stall(run, samples)
         self.drawn = 0
         self.over = False
@@ -135,13 +103,7 @@ class Row:
         return self.driver.observe(Slope(slope) if value is None else Value(slope, value))
 
     def begin(
-        self,
-        square: float,
-        value: float | None,
-        value_var: float = 0.0,
-        slope_var: float = 0.0,
-        *,
-        early: bool,
+        self, square: float, value: float | None, value_var: float = 0.0, slope_var: float = 0.0, *, early: bool
     ) -> bool:
         """Begin a search from an evaluation at the present point, and return whether one is under way.
 

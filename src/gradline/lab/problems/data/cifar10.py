@@ -15,9 +15,7 @@ from gradline.lab.problems.data.files import DataError, Download, File, read_ver
 DOWNLOADS = (
     Download(
         file=File(
-            "cifar-10-python.tar.gz",
-            170_498_071,
-            "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+            "cifar-10-python.tar.gz", 170_498_071, "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce"
         ),
         urls=("https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",),
         unpacked=(

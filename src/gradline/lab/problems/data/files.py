@@ -106,12 +106,11 @@ class FileState(Enum):
 
 @dataclass(frozen=True)
 class FileStatus:
-    """One line of `status`: a file that a data set needs, and its state (`size` is `None` for a missing file)."""
+    """One line of `status`: a file that a data set needs, its state, and its published size."""
 
     data_set: str
     path: Path
     state: FileState
-    size: int | None
     expected: int
 
 
@@ -141,8 +140,8 @@ def state_of(choice: tuple[File, ...], directory: Path, data_set: str) -> FileSt
         path = file.under(directory)
         if path.is_file():
             state = FileState.DAMAGED if file.difference(path) else FileState.VERIFIED
-            found.append(FileStatus(data_set, path, state, path.stat().st_size, file.size))
+            found.append(FileStatus(data_set, path, state, file.size))
         elif part_of(path).is_file():
-            found.append(FileStatus(data_set, path, FileState.PARTIAL, part_of(path).stat().st_size, file.size))
-    missing = FileStatus(data_set, choice[-1].under(directory), FileState.MISSING, None, choice[-1].size)
+            found.append(FileStatus(data_set, path, FileState.PARTIAL, file.size))
+    missing = FileStatus(data_set, choice[-1].under(directory), FileState.MISSING, choice[-1].size)
     return min(found, key=lambda status: list(FileState).index(status.state), default=missing)

@@ -52,11 +52,6 @@ DOWNLOADS = (
 )
 
 
-def read_all(directory: Path) -> Samples:
-    """Read all 60,000 training images, the test images, and their digits."""
-    return read(directory, None)
-
-
 def read(directory: Path, training: int | None = TRAINING) -> Samples:
     """Read the images as rows of 784 bytes, and their digits; the first `training` of the training images, or all."""
     train_images, train_labels, test_images, test_labels = (_values(wanted, directory) for wanted in DOWNLOADS)

@@ -10,6 +10,7 @@ import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -43,7 +44,7 @@ SOURCES: dict[str, Source] = {
     "bcwd": Source(scikit.read_bcwd),
     # In double precision MNIST would fill 376 MB and CIFAR10 492 MB.
     "mnist": Source(mnist.read, mnist.DOWNLOADS, dtype=np.float32),
-    "mnist-60000": Source(mnist.read_all, mnist.DOWNLOADS, dtype=np.float32),
+    "mnist-60000": Source(partial(mnist.read, training=None), mnist.DOWNLOADS, dtype=np.float32),
     "cifar10": Source(cifar10.read, cifar10.DOWNLOADS, dtype=np.float32),
 }
 

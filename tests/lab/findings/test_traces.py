@@ -12,7 +12,7 @@ from gradline.lab import results, summary
 from gradline.lab.cli import main
 from gradline.lab.findings import bounded
 from gradline.lab.findings.packed import Damaged, Packed, pack, unpack
-from gradline.lab.findings.reading import PACKED_POINTS, digests, pack_directory
+from gradline.lab.findings.reading import PACKED_POINTS, pack_directory, traces
 
 
 @pytest.fixture(scope="module")
@@ -34,29 +34,28 @@ def test_summaries_are_those_of_the_directory(store, file):
 
 
 def test_curves_are_those_of_the_directory_to_three_digits(store, file):
-    found = {digest.header.run.key: digest for digest in digests(file)}
-    whole = {digest.header.run.key: digest for digest in digests(store, points=PACKED_POINTS)}
+    found = {trace.key: trace for trace in traces(file)}
+    whole = {trace.key: trace for trace in traces(store, points=PACKED_POINTS)}
     assert set(found) == set(whole)
     for key, one in found.items():
         other = whole[key]
         assert one.header.run == other.header.run
         assert one.header.versions == other.header.versions
         for name in ("problem", "method", "batch_size", "seed", "direction_batch_size", "variant", "angled"):
-            assert getattr(one.trace, name) == getattr(other.trace, name)
-        assert (one.trace.probes is None) == (other.trace.probes is None)
+            assert getattr(one, name) == getattr(other, name)
         for name in ("evaluations", "iterations", "step_iterations"):
-            np.testing.assert_array_equal(getattr(one.trace, name), getattr(other.trace, name))
-        np.testing.assert_allclose(one.trace.steps, other.trace.steps, rtol=3e-3)
-        for name, values in other.trace.values.items():
-            np.testing.assert_allclose(one.trace.values[name], values, rtol=3e-3)
+            np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
+        np.testing.assert_allclose(one.steps, other.steps, rtol=3e-3)
+        for name, values in other.values.items():
+            np.testing.assert_allclose(one.values[name], values, rtol=3e-3)
 
 
 def test_long_runs_are_thinned(tmp_path, store):
-    pack(Packed((), {}, digests=tuple(digests(store, points=20))), tmp_path / "a.json.gz")
-    for one, whole in zip(unpack(tmp_path / "a.json.gz").digests, digests(store, points=20), strict=True):
-        assert len(one.trace.evaluations) == len(whole.trace.evaluations) == 21
-        np.testing.assert_array_equal(one.trace.step_iterations, whole.trace.step_iterations)
-        assert np.diff(one.trace.step_iterations).max(initial=1) == one.trace.budget // 40
+    pack(Packed((), {}, traces=tuple(traces(store, points=20))), tmp_path / "a.json.gz")
+    for one, whole in zip(unpack(tmp_path / "a.json.gz").traces, traces(store, points=20), strict=True):
+        assert len(one.evaluations) == len(whole.evaluations) == 21
+        np.testing.assert_array_equal(one.step_iterations, whole.step_iterations)
+        assert np.diff(one.step_iterations).max(initial=1) == one.budget // 40
 
 
 def test_the_same_runs_give_the_same_bytes(store, file, tmp_path):
@@ -109,7 +108,7 @@ def test_packing_adds_to_a_file_and_its_runs_are_not_made_again(tmp_path):
     pack_directory(tmp_path / "first", file)
     made = run_study(study(2), tmp_path / "second", backend="inline", known=known_runs(file, study(2)))
     assert (made.runs, made.made) == (1, 1)
-    assert len(pack_directory(tmp_path / "second", file).digests) == 2
+    assert len(pack_directory(tmp_path / "second", file).traces) == 2
     assert set(known_runs(file, study(2))) == {run.key for run in plan(study(2))}
     chosen = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "2", "--budget", "20"]
     where = ["--known", str(file), "--out", str(tmp_path / "third"), "--backend", "inline"]

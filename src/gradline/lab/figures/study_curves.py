@@ -1,4 +1,4 @@
-"""The paper's problems with Angle, GOLS-I along Adam, Schedule-Free, Prodigy and Adam's grid."""
+"""Figures of curves of our own studies: two kinds of sampling, and the methods of today on the paper's problems."""
 
 from __future__ import annotations
 
@@ -6,23 +6,28 @@ from typing import Any
 
 import numpy as np
 
-from gradline.lab.figures.catalogue import METHOD, PROBLEM, Key
-from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves
+from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key
+from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves, missing
 from gradline.lab.figures.panels import Look, grid
+from gradline.lab.methods import GROUPS
 
+SAMPLING = "static-vs-dynamic"
+WORDS = {"static": "static: one mini-batch a search", "dynamic": "dynamic: one an evaluation"}
 BEST_ADAM = "Adam, best learning rate"
 
 
-def _line(run: Any) -> str:
-    from gradline.lab.methods import GROUPS
+def _check(found: Curves) -> Curves:
+    if "static" not in found.values_of("sampling"):
+        raise missing(f"the figure of {SAMPLING}", SAMPLING)
+    return found
 
+
+def _line(run: Any) -> str:
     return BEST_ADAM if run.method in GROUPS["adam"] else METHOD.of(run)
 
 
 def _with_best_adam(found: Curves) -> Curves:
     """Return the curves with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
-    from gradline.lab.methods import GROUPS
-
     adam = tuple(GROUPS["adam"])
     curves = [curve for curve in found.of(batch_size=100) if curve.method not in adam]
     planned = [one for one in found.planned if one.method not in adam]
@@ -41,6 +46,20 @@ def _with_best_adam(found: Curves) -> Curves:
 
 
 ENTRIES = (
+    grid(
+        "study_static_vs_dynamic",
+        SAMPLING,
+        "One mini-batch for a whole search, or a new one for every evaluation",
+        "Training loss of NetPI on the breast-cancer data, each search with static and with dynamic mini-batches",
+        measures=(TRAIN_LOSS,),
+        look=Look.CLOUD,
+        remark=" Means and deviations are of logarithms. A static search spends one more evaluation on each start; "
+        "with all 400 samples the two differ in nothing else.",
+        keys=(METHOD, BATCH, Key("Mini-batches", lambda run: WORDS.get(run.sampling, run.sampling))),
+        split=False,
+        prepare=_check,
+        sampling=("static", "dynamic"),
+    ),
     grid(
         "study_today",
         "today",
