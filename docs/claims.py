@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
@@ -20,25 +21,57 @@ from gradline.lab.report.tables import markdown
 
 HERE = Path(__file__).parent
 PACKED = HERE.parent / "results" / "paper.json.gz"
-PUBLISHED = "-published-loss"
+PROGRAMS = "-as-published"
+"""What the names of problems end with that are as the authors' programs had them."""
+
+
+def pairs(runs: pd.DataFrame, suffix: str) -> Iterator[tuple[list[object], pd.DataFrame, pd.DataFrame]]:
+    """Yield the runs of a problem and of its variant, on the same seeds, with the first cells of their row.
+
+    Args:
+        runs: the summary of all runs.
+        suffix: what the names of variants end with.
+    """
+    runs = runs[(runs["sampling"] == "dynamic") & runs["direction_batch_size"].isna()]
+    runs = runs.astype({"problem": str, "method": str})
+    variants = runs[runs["problem"].str.endswith(suffix)]
+    for (problem, size, method, budget), theirs in variants.groupby(["problem", "batch_size", "method", "budget"]):
+        plain = problem.removesuffix(suffix)
+        ours = runs[
+            (runs["problem"] == plain)
+            & (runs["batch_size"] == size)
+            & (runs["method"] == method)
+            & (runs["budget"] == budget)
+        ]
+        seeds = set(ours["seed"]) & set(theirs["seed"])
+        if seeds:
+            both = (some[some["seed"].isin(seeds)].drop_duplicates("seed") for some in (ours, theirs))
+            yield [plain, size, method, f"{len(seeds)}, {budget:,}"], *both
 
 
 def losses(runs: pd.DataFrame) -> str:
     """Return PrLS with the consistent and with the published loss, on the same seeds."""
     header = ["problem", "B", "seeds, evaluations", "consistent: broke down", "training error"]
     rows = []
-    prls = runs[(runs["method"] == "prls") & (runs["sampling"] == "dynamic") & runs["direction_batch_size"].isna()]
-    pairs = prls[prls["problem"].astype(str).str.endswith(PUBLISHED)]
-    for (problem, size, budget), theirs in pairs.groupby(["problem", "batch_size", "budget"], observed=True):
-        plain = str(problem).removesuffix(PUBLISHED)
-        ours = prls[(prls["problem"] == plain) & (prls["batch_size"] == size) & (prls["budget"] == budget)]
-        seeds = set(ours["seed"]) & set(theirs["seed"])
-        ours, theirs = (some[some["seed"].isin(seeds)].drop_duplicates("seed") for some in (ours, theirs))
-        row = [plain, size, f"{len(seeds)}, {budget:,}"]
+    for (problem, size, _, count), ours, theirs in pairs(runs[runs["method"] == "prls"], "-published-loss"):
+        row = [problem, size, count]
         for some in (ours, theirs):
             row += [f"{int(broken(some).sum())} of {len(some)}", spread(some["final_train_error"])]
         rows.append(row)
     return _table([*header, "as published: broke down", "training error"], rows)
+
+
+def scales(runs: pd.DataFrame) -> str:
+    """Return NetII from initial weights of Table 2's scale and of the programs' scale, on the same seeds."""
+    header = ["problem", "B", "method", "seeds, evaluations", "Table 2's scale: training error", "test error"]
+    chosen = runs[runs["problem"].isin([f"{data}-net2{end}" for data in ("mnist", "cifar") for end in ("", PROGRAMS)])]
+    rows = [
+        [*row, *(spread(some[f"final_{part}_error"]) for some in (ours, theirs) for part in ("train", "test"))]
+        for row, ours, theirs in pairs(chosen, PROGRAMS)
+    ]
+    if not rows:
+        return "No runs with the programs' scale are kept here yet; `gradline run net2-scales` makes them."
+    return _table([*header, "the programs' scale: training error", "test error"], rows)
 
 
 def static_and_dynamic(runs: pd.DataFrame) -> str:
@@ -90,6 +123,7 @@ def main() -> None:
     tables = {
         "claims": table_of([first_claim(), *claims(runs)]),
         "losses": losses(runs),
+        "scales": scales(runs),
         "sampling": static_and_dynamic(runs),
         "directions": direction_and_step(runs),
         "count": f"{len(runs):,} runs, {int(runs['evaluations'].sum()):,} evaluations",

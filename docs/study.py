@@ -22,7 +22,13 @@ from gradline.plot.inks import DARK, LIGHT
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "results"
 PAGE = HERE / "study.md"
-SHOWN = (*(f"figure_{number}" for number in range(8, 15)), "table_3", "study_prls_losses")
+SHOWN = (
+    *(f"figure_{number}" for number in range(8, 15)),
+    "table_3",
+    "study_prls_losses",
+    "study_net2_scales",
+    "study_today",
+)
 MARKS = ("<!-- figures: written by study.py -->", "<!-- end of figures -->")
 
 

@@ -43,6 +43,7 @@ def studies():
     yield study(bcwd[1:2], direction_batch_sizes=(10, 50))
     yield study(bcwd, ("gols-i",), batch_sizes=(10, 400), angle=True)
     yield study(published)
+    yield study([like_images(f"{data}-net2-as-published") for data in ("mnist", "cifar")])
 
 
 def make(directory):

@@ -110,12 +110,13 @@ def reference(cosines, search, first):
     steps, counted = [first], []
     for taken, cosine in enumerate(cosines, start=1):
         share = min(1.0, 2.0 * steps[-1] / np.mean(steps))
+        horizon = min(taken, sum(steps) / steps[-1])
         counted.append(cosine * share if cosine > 0 else cosine)
         weights = np.arange(1, taken + 1) / sum(range(1, taken + 1))
         mean, error = weights @ counted, math.sqrt(weights**2 @ np.square(counted))
         climb = search.climb * share * math.tanh(-mean / error / 2) if mean < 0 and cosine < 0 else 0.0
         power = climb - search.gain * counted[-1]
-        steps.append(steps[-1] * min(2.0, max(0.5, math.exp(min(1.0, max(-1.0, power / (taken + EARLY)))))))
+        steps.append(steps[-1] * min(2.0, max(0.5, math.exp(min(1.0, max(-1.0, power / (horizon + EARLY)))))))
         steps[-1] = min(search.step_max, max(search.step_min, steps[-1]))
     return steps[1:]
 
@@ -210,7 +211,7 @@ def test_a_guard_bounds_every_step_and_each_gradient_changes_it_little(cosines, 
         memory = search.count_step(search.next_step(memory, cosine))
         assert fading / guard * (1 - 1e-9) <= memory.step <= fading * guard * (1 + 1e-9)
         change = abs(math.log(memory.step / before))
-        assert change <= min(math.log(2.0), (search.gain + search.climb) / (n - 1 + EARLY)) + 1e-9
+        assert change <= min(math.log(2.0), 1.22 * guard**2 * (search.gain + search.climb) / n) + 1e-9
 
 
 def guarded_descent(search, steps, rng):
@@ -242,7 +243,7 @@ def test_guarded_steps_converge_on_a_convex_loss_within_the_bound_of_the_theorem
     low, high = 0.1 / search.guard, 0.1 * search.guard
     n = np.arange(1, steps + 1)
     bound = diameter**2 / 2 + largest**2 * high**2 * (1 + np.log(n)) / 2
-    bound += 2.62 * largest * diameter * high * (search.gain + search.climb)
+    bound += 3.2 * largest * diameter * high * (search.gain + search.climb) * search.guard**2
     bound /= 2.0 * low * (np.sqrt(n + 1) - 1)
     assert np.all(gaps <= bound)
     assert search.guard > 2.0 or bound[-1] < gaps[0]  # with a tight guard the bound is not trivially met

@@ -121,3 +121,55 @@ def test_other_searches_see_the_gradients_whole():
         (scale * x.square()).sum().backward()
         optimizer.step()
         assert optimizer._session.sensor.gradient_factor(1e9) == 1.0
+
+
+def steep(optimizer_of, bad, calls=60):
+    """A bowl; evaluations in `bad` are of another one, far steeper, whose minimum the last step went away from."""
+    point = nn.Parameter(torch.linspace(1.0, 2.0, 4, dtype=torch.float64))
+    optimizer = optimizer_of([point])
+    points, steps = [], []
+    for call in range(calls):
+        optimizer.zero_grad()
+        loss = 1e5 * (point + 1.0).abs() if call in bad else torch.cosh(point / 2)
+        loss.sum().backward()
+        optimizer.step()
+        points.append(point.detach().clone())
+        steps.append(optimizer.last.step if isinstance(optimizer, gradline.Angle) else 0.0)
+    return optimizer, points, steps
+
+
+def test_a_step_after_which_the_loss_rises_steeply_is_looked_at_twice_then_halved_once():
+    _, usual, sizes = steep(gradline.Angle, ())
+    assert (usual[40] > usual[39]).all()  # moving away from -1
+    _, once, kept = steep(gradline.Angle, (40,))
+    assert torch.equal(once[40], usual[39])  # no step is taken
+    assert torch.equal(once[41], usual[40])  # and the next mini-batch decides
+    assert kept[41:] == sizes[40:-1]
+    _, twice, halved = steep(gradline.Angle, (40, 41))
+    torch.testing.assert_close(twice[41], (usual[38] + usual[39]) / 2.0)
+    assert halved[41] == sizes[39] / 2.0
+    _, thrice, _ = steep(gradline.Angle, (40, 41, 42))
+    assert not torch.equal(thrice[42], thrice[41])  # longer gradients for good are not the step's fault
+
+
+@pytest.mark.parametrize("bad", [(40,), (40, 41), (40, 41, 42), range(40, 60), (5, 6, 7)])
+def test_the_plain_search_rejects_the_same_steps(bad):
+    mine, points, _ = steep(gradline.Angle, bad)
+    other, others, _ = steep(partial(plain_angle, direction=torch.optim.AdamW), bad)
+    for one, reference in zip(points, others, strict=True):
+        torch.testing.assert_close(one, reference, rtol=1e-9, atol=1e-12)
+    assert mine.evaluations == other.evaluations
+
+
+def test_a_rejected_evaluation_is_saved_and_resumed_bit_for_bit():
+    for build in (gradline.Angle, partial(plain_angle, direction=torch.optim.AdamW)):
+        _, whole, _ = steep(build, (40, 41))
+        first, points, _ = steep(build, (40, 41), calls=41)
+        state = copy.deepcopy(first.state_dict())
+        point = nn.Parameter(points[-1].clone())
+        second = build([point])
+        second.load_state_dict(state)
+        second.zero_grad()
+        (1e5 * (point + 1.0).abs()).sum().backward()
+        second.step()
+        assert torch.equal(point, whole[41])

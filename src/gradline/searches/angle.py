@@ -11,7 +11,7 @@ from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
 from gradline.searches.arguments import require, require_first, require_range
 
 EARLY = 10.0
-"""Added to the number of steps where a rate falls like 1/n, so that the first few cosines count for little."""
+"""Added to the number of steps that a change is divided by, so that the first few cosines count for little."""
 CHANGE_MAX = math.log(2.0)
 """Largest change of the logarithm of the step: a factor of two."""
 FIRST_GROWTH = 2.0
@@ -51,11 +51,12 @@ class Angle:
     still decreases along the displacement: the steps are too short for the distance to go. If c is positive, the
     displacement has passed the minimum along its line: the steps are too long for their noise. After n steps
 
-        α ← α · exp((-gain · c + [c < 0] · climb · tanh(max(-t, 0)/2)) / (n + 10)),
+        α ← α · exp((-gain · c + [c < 0] · climb · tanh(max(-t, 0)/2)) / (m + 10)),
 
-    where t is the weighted mean of all cosines divided by its standard error. The first term follows the size of the
-    cosine, the second one its significance: in many dimensions noise makes every cosine small, and only their mean
-    over many steps shows that the steps are too short.
+    where t is the weighted mean of all cosines divided by its standard error, and m is the number of steps of the
+    present size that add up to the sum of all steps, at most n. The first term follows the size of the cosine, the
+    second one its significance: in many dimensions noise makes every cosine small, and only their mean over many steps
+    shows that the steps are too short.
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
@@ -72,9 +73,8 @@ class Angle:
     "How Angle works" in the documentation.
 
     Args:
-        gain: how strongly the step follows the cosine; α changes like n to a power between -`gain` and `gain`.
-        climb: how strongly significantly negative cosines increase the step, however small they are: up to n to the
-            power of `climb`.
+        gain: how strongly the step follows the cosine.
+        climb: how strongly significantly negative cosines increase the step, however small they are.
         step_first: the first step probed. It suits directions of about unit size in each coordinate, such as Adam's;
             for others the first search needs more probes.
         step_min: the smallest step.
@@ -91,7 +91,7 @@ class Angle:
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 3
+    revision: ClassVar[int] = 4
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
@@ -111,8 +111,8 @@ class Angle:
 
     def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
         """Return the memory with the next step, for the cosine at the present point; the step is not yet counted."""
-        n, short = memory.taken, 2.0 * memory.taken * memory.step
-        share = short / memory.length if short < memory.length else 1.0
+        n, horizon = memory.taken, memory.length / memory.step  # steps taken; steps of the present size for that path
+        share = 2.0 * n / horizon if 2.0 * n < horizon else 1.0
         cosine = cosine * share if cosine > 0.0 else cosine
         weight = 2.0 / (n + 1)  # of the last of n cosines in their mean
         mean = memory.mean + weight * (cosine - memory.mean)
@@ -121,7 +121,7 @@ class Angle:
         power = -self.gain * cosine
         if cosine < 0.0 and mean < 0.0 < error:
             power += share * self.climb * math.tanh(-mean / error / 2.0)
-        change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (n + EARLY)))
+        change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (min(n, horizon) + EARLY)))
         step = memory.step * math.exp(change)
         if self.guard is not None:
             fading = memory.first / math.sqrt(n + 1)

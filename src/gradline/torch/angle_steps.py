@@ -17,6 +17,9 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
                                  rate α is added to x in place
     STEPS   not finite           the same point is evaluated again, on the next mini-batch         STEPS
     STEPS   not finite again     the last step is halved, at last undone (START)                   STEPS
+    STEPS   far longer than      as one that is not finite, but the step is halved once at most    STEPS
+            usual, and uphill
+            along the last step
 
 The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearchOptimizer(params, searches.Angle(),
 direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
@@ -37,9 +40,19 @@ from gradline.driver import Mark, State
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.torch.angle_state import AngleState, Phase
 from gradline.torch.base import caller, warn_of
-from gradline.torch.buckets import AVERAGE, DISPLACEMENT, Bucket, add_state, average, buckets_of, measured
+from gradline.torch.buckets import (
+    AVERAGE,
+    DISPLACEMENT,
+    Bucket,
+    add_state,
+    average,
+    buckets_of,
+    measured,
+    slope_along_step,
+)
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
+from gradline.torch.outliers import LOOKS
 
 __all__ = ["AngleSteps"]
 
@@ -163,15 +176,23 @@ class AngleSteps(AngleState):
     def _step(self, buckets: list[Bucket], gg: float, gu: float, uu: float, *, scaled: bool) -> bool:
         """Accept the current point and take the next step from it; return whether a step was taken or given up."""
         if not (math.isfinite(gg) and math.isfinite(gu) and math.isfinite(uu)) or self._overflows(buckets, gg):
-            return self._halve(buckets, scaled=scaled)
+            return self._halve(buckets, patience=_PATIENCE[scaled])
+        norm = math.sqrt(gg)
+        if self._overshoots(buckets, norm):
+            self._guard = self._guard.after(norm)
+            return self._halve(buckets, patience=_PATIENCE[False])
         self._failures = 0
         state = self._driver.state
         memory = self.search.count_step(state.memory)
         self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
         self._accept(buckets)
-        norm = math.sqrt(gg)
         self._move(buckets, norm, gu, norm * math.sqrt(uu))
         return True
+
+    def _overshoots(self, buckets: list[Bucket], norm: float) -> bool:
+        """Return whether a gradient is far longer than usual, and the loss increases along the last step."""
+        outlier = self._failures < LOOKS and self._guard.is_outlier(norm)
+        return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
     def _accept(self, buckets: list[Bucket]) -> None:
         """Average the current point."""
@@ -206,12 +227,12 @@ class AngleSteps(AngleState):
         self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
-    def _halve(self, buckets: list[Bucket], *, scaled: bool) -> bool:
-        """Evaluate a point that is not finite again, halve its step, and undo it where that does not help."""
+    def _halve(self, buckets: list[Bucket], *, patience: int) -> bool:
+        """Evaluate a rejected point again, halve its step, and undo it where that does not help."""
         self._context.statistics.put_back()
         self._failures += 1
         driver = self._driver
-        if self._failures <= _PATIENCE[scaled]:
+        if self._failures <= patience:
             return False
         memory = self.search.halve_step(driver.memory)
         times = float(memory.taken + 1)

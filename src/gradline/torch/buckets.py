@@ -29,6 +29,7 @@ __all__ = [
     "buckets_of",
     "dtype_of",
     "measured",
+    "slope_along_step",
 ]
 
 MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
@@ -291,10 +292,20 @@ def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, floa
         numbers = buckets[0].measure()
         if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
             return numbers
+    return _gram(buckets, ranks, [part for bucket in buckets for part in bucket.displacements])
+
+
+def slope_along_step(buckets: Sequence[Bucket], ranks: LocalReduce) -> float:
+    """Return the inner product of the gradient and the last step."""
+    pairs = ((point, origin) for bucket in buckets for point, origin in zip(bucket.points, bucket.origins, strict=True))
+    return _gram(buckets, ranks, [point - origin for point, origin in pairs])[1]
+
+
+def _gram(buckets: Sequence[Bucket], ranks: LocalReduce, others: list[Tensor]) -> tuple[float, float, float]:
     return ranks.gram(
         [parameter for bucket in buckets for parameter in bucket.parameters[: len(bucket.gradients)]],  # 1 if packed
         [gradient for bucket in buckets for gradient in bucket.gradients],
-        [part for bucket in buckets for part in bucket.displacements],
+        others,
     )
 
 

@@ -1,14 +1,19 @@
-"""Scale down rare gradients that are far longer than usual.
+"""Recognise gradients that are far longer than usual.
 
 The cosine does not depend on the length of a gradient, but the moments of optimizers such as Adam do: a gradient a
-thousand times as long as usual dominates them for hundreds of steps.
+thousand times as long as usual dominates them for hundreds of steps. So it is scaled down. If, besides, the loss
+increases along the last step, and does so on the next mini-batch too, the step was too long for the curvature there,
+and it is halved.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["OutlierGuard"]
+__all__ = ["LOOKS", "OutlierGuard"]
+
+LOOKS = 2
+"""Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves a step."""
 
 _RATIO = 10.0
 """Ratio to the mean length above which a gradient is an outlier; it is scaled to the mean length."""
@@ -25,9 +30,13 @@ class OutlierGuard(NamedTuple):
     length: float = 0.0
     seen: int = 0
 
+    def is_outlier(self, norm: float) -> bool:
+        """Return whether a gradient of this length is far longer than usual."""
+        return self.seen > 0 and norm > _RATIO * self.length
+
     def factor(self, norm: float) -> float:
         """Return the factor for a gradient of this length: 1 unless it is an outlier."""
-        return self.length / norm if self.seen and norm > _RATIO * self.length else 1.0
+        return self.length / norm if self.is_outlier(norm) else 1.0
 
     def after(self, norm: float) -> OutlierGuard:
         """Return the guard updated by one gradient; lengths that are 0 or non-finite are ignored."""

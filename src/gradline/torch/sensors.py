@@ -22,7 +22,7 @@ from gradline.torch.displacement import Displacement
 from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
-from gradline.torch.outliers import OutlierGuard
+from gradline.torch.outliers import LOOKS, OutlierGuard
 
 __all__ = ["Evaluation", "Sensor", "sensor_for"]
 
@@ -162,7 +162,11 @@ class ValueSensor(Sensor):
 
 
 class HeadingSensor(Sensor):
-    """Measures slopes, and at origins the angle between gradient and displacement."""
+    """Measures slopes, and at origins the angle between gradient and displacement.
+
+    Where a gradient is far longer than usual and the slope positive, the slope is reported as infinite, so that the
+    search evaluates again and shortens the step.
+    """
 
     observation = Heading
 
@@ -170,13 +174,26 @@ class HeadingSensor(Sensor):
         super().__init__(search)
         self.buffers["displacement"] = Displacement()
         self.guard = OutlierGuard()
+        self.rejected = LOOKS  # evaluations in a row that were; none is in the first search
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
         """Return the slope with g·w and ‖g‖‖w‖; non-finite if the gradient is."""
         if not evaluation.finite:
             return Heading(slope, evaluation.norm, evaluation.norm)
-        displacement = self.buffers["displacement"]
-        return Heading(slope, *displacement.measure(evaluation.gradients, evaluation.norm, line.ranks))
+        along, scale = self.buffers["displacement"].measure(evaluation.gradients, evaluation.norm, line.ranks)
+        self.rejected = 0 if scale > 0.0 else LOOKS
+        return Heading(slope, along, scale)
+
+    def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
+        """Return the slope, infinite where the step was far too long."""
+        if self.rejected < LOOKS and not (evaluation.finite and evaluation.slope <= 0.0):
+            if not evaluation.finite:
+                self.rejected += 1
+            elif self.guard.is_outlier(evaluation.norm):
+                self.rejected += 1
+                self.guard = self.guard.after(evaluation.norm)
+                return Slope(math.inf)
+        return Slope(evaluation.slope)
 
     def gradient_factor(self, norm: float) -> float:
         """Return less than 1 for a gradient that is far longer than usual."""
@@ -191,19 +208,19 @@ class HeadingSensor(Sensor):
         self.buffers["displacement"].add(line, step, before)
 
     def state(self) -> Plain:
-        """Return the mean length of gradients and their number."""
-        return list(self.guard)
+        """Return the mean length of gradients, their number, and the number of evaluations rejected in a row."""
+        return [*self.guard, self.rejected]
 
-    def check_state(self, packed: Plain) -> OutlierGuard:
-        """Check both numbers."""
-        length, seen = packed
+    def check_state(self, packed: Plain) -> tuple[OutlierGuard, int]:
+        """Check all three numbers."""
+        length, seen, rejected = packed
         if not 0.0 <= number(length) < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        return OutlierGuard(length, count(seen))
+        return OutlierGuard(length, count(seen)), count(rejected)
 
-    def load_state(self, state: OutlierGuard) -> None:
-        """Restore the mean length."""
-        self.guard = state
+    def load_state(self, state: tuple[OutlierGuard, int]) -> None:
+        """Restore the numbers."""
+        self.guard, self.rejected = state
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:

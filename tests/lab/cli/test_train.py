@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import shutil
+from dataclasses import replace
+
 import pytest
 
 from gradline.lab.cli import main
 from gradline.lab.figures import FIGURES
+from gradline.lab.findings.packed import pack, unpack
+from gradline.lab.jobs.store import Store
 
 SMALL = ("--problem", "diabetes-mlp/16", "--method", "adamw-cosine", "--method", "adam-0.001", "--method", "gols-i")
 SIZES = ("--seeds", "2", "--budget", "8")
@@ -56,3 +61,58 @@ def test_it_is_on_the_page_of_a_report(made, tmp_path):
     assert '<h2 id="training">' in page
     assert "12 runs of the study" in page
     assert '<th scope="row">adam-0.001</th>' in page.split('aria-label="Without tuning"')[1]
+
+
+@pytest.fixture(scope="module")
+def file(made, tmp_path_factory):
+    packed = tmp_path_factory.mktemp("packed") / "train.json.gz"
+    assert verb("results", made, "--pack", packed) == 0
+    return packed
+
+
+def run_known(file, out, seeds=2):
+    """Run the small study without the runs of a file; return the names of the runs that were made."""
+    common = ("--seeds", seeds, "--budget", 8, "--backend", "inline")
+    assert verb("run", "train", *SMALL, *common, "--known", file, "--out", out) == 0
+    return {(run.method.name, run.seed) for run in (result.run for result in Store(out).results())}
+
+
+def test_known_runs_and_those_of_tuning_grids_are_not_made_again(made, file, tmp_path, capsys):
+    assert run_known(file, tmp_path / "none") == set()
+    assert f"All runs are in {file} already" in " ".join(capsys.readouterr().err.split())
+    chosen = {run.method.name for run in (result.run for result in Store(made).results()) if run.seed == 0}
+    assert len(chosen) == 3  # one of them was chosen among the runs on the tuning seed, which are in the file alone now
+    assert run_known(file, tmp_path / "more", seeds=3) == {(name, 2) for name in chosen}
+    grown = shutil.copy(file, tmp_path / "grown.json.gz")
+    assert verb("results", tmp_path / "more", "--pack", grown) == 0
+    assert "grown.json.gz: 15 runs" in capsys.readouterr().err
+    assert run_known(grown, tmp_path / "again", seeds=3) == set()
+
+
+def test_a_known_run_with_other_settings_is_made_again(file, tmp_path):
+    packed = unpack(file)
+    changed = next(record for record in packed.records if record.method == "adam-0.001")
+    records = [replace(record, key="other") if record is changed else record for record in packed.records]
+    pack(replace(packed, records=tuple(records)), tmp_path / "changed.json.gz")
+    assert run_known(tmp_path / "changed.json.gz", tmp_path / "out") == {("adam-0.001", changed.seed)}
+
+
+def test_known_runs_without_keys_are_recognised_by_their_names_with_a_warning(file, tmp_path, capsys):
+    packed = unpack(file)
+    pack(replace(packed, records=tuple(replace(record, key="") for record in packed.records)), tmp_path / "old.json.gz")
+    assert run_known(tmp_path / "old.json.gz", tmp_path / "out") == set()
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "was packed by an earlier version, without the settings of methods. Skipped because problem" in shown
+    assert "the name of the method are the same: 12 runs" in shown
+
+
+def test_a_file_with_another_kind_of_runs_is_refused(file, tmp_path, capsys):
+    few = ("--problem", "bcwd-logr", "--method", "gols-i", "--seeds", "1", "--budget", "8")
+    assert verb("run", "bcwd", *few, "--known", file, "--out", tmp_path / "out") != 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "must have runs like those of bcwd, but all its runs are of comparisons" in shown
+    assert verb("run", "bcwd", *few, "--batch-size", "10", "--out", tmp_path / "out", "--backend", "inline") == 0
+    assert verb("results", tmp_path / "out", "--pack", tmp_path / "paper.json.gz") == 0
+    assert verb("run", "train", *SMALL, *SIZES, "--known", tmp_path / "paper.json.gz", "--out", tmp_path / "out") != 0
+    shown = " ".join(capsys.readouterr().err.split())
+    assert "must have runs of a comparison like train, but none of its runs is of one" in shown

@@ -14,6 +14,7 @@ from gradline.lab import results, summary
 from gradline.lab.figures import FIGURES, save, study_direction_vs_step, table_3
 from gradline.lab.figures.curves import Curve, Curves, Planned
 from gradline.lab.figures.traces import MissingRuns, traces
+from gradline.lab.report.charts import figure_charts
 from gradline.lab.studies import available
 from gradline.plot.inks import DARK, LIGHT
 
@@ -229,3 +230,45 @@ def test_losses_are_compared_network_by_network(runs):
         width, box = drawn.bbox.width, drawn.legends[0].get_window_extent()
         assert box.x0 >= 0
         assert box.x1 <= width
+
+
+def test_scales_are_compared_network_by_network(runs):
+    figure = FIGURES["study_net2_scales"]
+    drawings = figure.drawings(figure.data(runs))
+    assert list(drawings) == ["study_net2_scales_mnist_netii", "study_net2_scales_cifar10_netii"]
+    for drawn in drawings.values():
+        assert [text.get_text() for text in drawn.legends[0].get_texts()] == [
+            "GOLS-I, σ of Table 2",
+            "PrLS, σ of Table 2",
+            "GOLS-I, σ = 0.01",
+            "PrLS, σ = 0.01",
+        ]
+        box = drawn.legends[0].get_window_extent()
+        assert 0 <= box.x0 < box.x1 <= drawn.bbox.width
+
+
+def test_today_has_adam_with_the_best_learning_rate_of_its_grid_and_says_what_is_lacking():
+    figure = FIGURES["study_today"]
+    data = figure.data(runs_of("study_today", []))
+    (chart,) = [chart for chart in figure_charts(runs_of("study_today", []))[0] if chart.id == "study_today"]
+    (drawn,) = figure.drawings(data).values()
+    names = [text.get_text() for text in drawn.legends[0].get_texts()]
+    assert sorted(names) == sorted(line["label"] for line in chart.lines)
+    assert sorted(names) == [
+        "Adam, best learning rate",
+        "Angle",
+        "GOLS-I",
+        "GOLS-I along Adam",
+        "Prodigy",
+        "Schedule-Free",
+    ]
+    for problem in data.values_of("problem"):
+        (adam,) = {curve.method for curve in data.of(problem=problem) if curve.method.startswith("adam-")}
+        frame = summary(PACKED, problem=problem)
+        grid = frame[(frame["budget"] == 1000) & frame["method"].astype(str).str.startswith("adam-")]
+        assert adam == grid.groupby("method", observed=True)["final_train_loss"].median().idxmin()
+    one_seed = figure.data([run for run in runs_of("study_today", []) if run.seed == 0])
+    assert one_seed.notes() == ["1 of 5 seeds"]
+    (drawn,) = figure.drawings(one_seed).values()
+    note = next(text for text in drawn.texts if "of 5 seeds" in text.get_text())
+    assert note.get_window_extent().y1 <= drawn.legends[0].get_window_extent().y0, "the legend is over the note"

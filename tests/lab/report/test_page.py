@@ -142,11 +142,13 @@ def test_equal_ones_are_all_best_and_one_alone_is_not():
 def test_shares_of_endings_are_those_of_all_searches(store):
     table = summary(store, problem="bcwd-netpi-10")
     found = endings(table)
-    assert [row["label"] for row in found["rows"]] == [
-        "NetPI, ten hidden layers, B = 100, GOLS-I",
-        "NetPI, ten hidden layers, B = 100, PrLS",
+    assert [(row["problem"], row["label"]) for row in found["rows"]] == [
+        ("all", "GOLS-I"),
+        ("all", "PrLS"),
+        ("NetPI, ten hidden layers", "B = 100, GOLS-I"),
+        ("NetPI, ten hidden layers", "B = 100, PrLS"),
     ]
-    for row, method in zip(found["rows"], ("gols-i", "prls"), strict=True):
+    for row, method in zip(found["rows"], ("gols-i", "prls", "gols-i", "prls"), strict=True):
         runs = table[table["method"] == method]
         assert sum(row["shares"]) == pytest.approx(1.0, abs=1e-4)
         assert row["searches"] == runs["iterations"].sum()
@@ -217,6 +219,11 @@ def test_a_study_of_ones_own_is_shown_and_nothing_of_it_is_markup(tmp_path):
     assert "</title><script>x" in reader.text
     assert "other_runs" in reader.ids
     assert "figure 8 is left out: it needs runs of the study bcwd (gradline run bcwd)" in reader.text
+
+
+def test_steps_that_are_fixed_are_no_searches(store):
+    found = endings(summary(store, problem="bcwd-logr"))
+    assert {row["label"] for row in found["rows"] if row["problem"] == "all"} == {"GOLS-I", "PrLS"}
 
 
 def test_illustrations_are_pictures_with_words(one_run, tmp_path, monkeypatch):

@@ -27,10 +27,13 @@ COUNTS = {
     "direction-vs-step": 4 * 4 * 2 * 10,
     "direction-quality": 3 * 6 * 10,
     "prls-losses": (4 * 4 + 4) * 2 * 10,
+    "net2-scales": 4 * 3 * 2 * 10,
     "today": 6 * 10 * 5,
     "compare": 30 * 31 * 5,
     "train": 16 * 2 * 2 * (11 * 5 + 18 + 18 + 6),
 }
+IMAGES = ("compare", "train", "prls-losses", "net2-scales", "today")
+"""Studies with problems on MNIST or CIFAR10, beside those that are called so."""
 
 
 def test_all_of_them_are_here():
@@ -46,7 +49,7 @@ def test_a_shipped_study_plans_its_runs(name, count):
     assert 20 < len(study.title) < 110
     for run in runs:
         assert Run.from_dict(run.to_dict()) == run
-    if "mnist" not in name and "cifar" not in name and name not in ("compare", "train", "prls-losses", "today"):
+    if "mnist" not in name and "cifar" not in name and name not in IMAGES:
         studies.validate(runs)
 
 
@@ -62,6 +65,10 @@ def test_the_studies_are_the_papers():
     published = losses["bcwd-netpi-published-loss"]
     assert published.loss is Loss.BCE_AS_PUBLISHED
     assert published.z_score == losses["bcwd-netpi"].z_score  # nothing else differs
+    scales = {run.key for run in plan(studies.load("net2-scales"))}
+    for name in ("mnist-net2", "cifar-net2"):
+        for problem in (name, f"{name}-as-published"):
+            assert {run.key for run in plan(studies.load(name, problems=[problem]))} <= scales
 
 
 def test_what_is_given_takes_the_place_of_the_studys():

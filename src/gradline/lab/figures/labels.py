@@ -24,14 +24,21 @@ METHODS = {
     "fixed-1": "fixed step 1",
     "fixed-10": "fixed step 10",
     "fixed-100": "fixed step 100",
+    "angle": "Angle",
+    "gols-i-adam": "GOLS-I along Adam",
+    "schedule-free": "Schedule-Free",
+    "prodigy": "Prodigy",
 }
+VARIANTS = {"-published-loss": "with the published loss", "-as-published": "as published"}
+"""What is said of problems whose names end so."""
 
 
 def problem(name: str) -> str:
     """Return a problem's name in the paper, or its own if it is not in the paper."""
-    plain = name.removesuffix("-published-loss")
-    known = PROBLEMS.get(plain, plain)
-    return known if plain == name else f"{known} with the published loss"
+    for suffix, words in VARIANTS.items():
+        if name.endswith(suffix):
+            return f"{problem(name.removesuffix(suffix))} {words}"
+    return PROBLEMS.get(name, name)
 
 
 def method(name: str) -> str:

@@ -178,8 +178,8 @@ def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks
 
 def head(figure: Figure, axes: Iterable[Axes], data: Curves) -> None:
     """Put the legend at the top of a figure, and below it what is not as in the whole study."""
-    style.legend(figure, axes, columns=4, where="upper center")
-    _, height = figure.get_size_inches()
+    width, height = figure.get_size_inches()
+    style.legend(figure, axes, columns=max(4, round(width / 1.9)), where="upper center")
     text = "\n".join(_notes(data, figure))
     figure.text(0.5, 1.0 - 0.3 / height, labels.plain(text), ha="center", va="top", style="italic", fontsize=7.5)
 

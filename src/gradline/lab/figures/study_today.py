@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -10,17 +10,24 @@ from gradline.lab.figures.catalogue import METHOD, PROBLEM, Key
 from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves
 from gradline.lab.figures.panels import Look, grid
 
-BEST_ADAM = "adam, best learning rate"
+BEST_ADAM = "Adam, best learning rate"
+
+
+def _line(run: Any) -> str:
+    from gradline.lab.methods import GROUPS
+
+    return BEST_ADAM if run.method in GROUPS["adam"] else METHOD.of(run)
 
 
 def _with_best_adam(found: Curves) -> Curves:
     """Return the curves with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
     from gradline.lab.methods import GROUPS
 
-    found = Curves(tuple(found.of(batch_size=100)))
-    curves = [curve for curve in found.curves if curve.method not in GROUPS["adam"]]
+    adam = tuple(GROUPS["adam"])
+    curves = [curve for curve in found.of(batch_size=100) if curve.method not in adam]
+    planned = [one for one in found.planned if one.method not in adam]
     for problem in found.values_of("problem"):
-        some = found.of(problem=problem, method=tuple(GROUPS["adam"]))
+        some = found.of(problem=problem, method=adam, batch_size=100)
         ends = {
             curve.method: float(np.nanmedian(np.nan_to_num(curve.runs[:, -1], nan=np.inf)))
             for curve in some
@@ -28,8 +35,9 @@ def _with_best_adam(found: Curves) -> Curves:
         }
         if ends:
             best = min(ends, key=ends.__getitem__)
-            curves += [replace(curve, method=BEST_ADAM) for curve in some if curve.method == best]
-    return Curves(tuple(curves))
+            curves += [curve for curve in some if curve.method == best]
+            planned += [one for one in found.planned if (one.problem, one.method) == (problem, best)]
+    return Curves(tuple(curves), tuple(planned))
 
 
 ENTRIES = (
@@ -44,7 +52,7 @@ ENTRIES = (
         "training loss at the end is shown, chosen for each problem with the results in hand; all others are as they "
         "come.",
         height=2.2,
-        keys=(Key("Batch size", lambda run: ""), PROBLEM, METHOD),
+        keys=(Key("Batch size", lambda run: ""), PROBLEM, Key("Method", _line)),
         split=False,
         prepare=_with_best_adam,
         any_of=("angle",),

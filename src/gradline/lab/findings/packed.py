@@ -119,6 +119,8 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
             if name not in Point._field_defaults or any(_known(name, record) for record in thin)
         },
     }
+    if any(record.key for record in thin):
+        values["keys"] = [record.key for record in thin]
     if packed.digests:
         values["digests"] = digests_to_values(packed.digests)
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
@@ -182,7 +184,8 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
 def _from(values: dict[str, Any]) -> Packed:
     columns = [values["points"][name] for name in COLUMNS if name in values["points"]]
     records = []
-    for line, *lists in zip(values["runs"], *columns, strict=True):
+    keys = values.get("keys", [""] * len(values["runs"]))
+    for line, key, *lists in zip(values["runs"], keys, *columns, strict=True):
         *named, status, reason, version = line
         rows = zip(*lists, strict=True)
         records.append(
@@ -192,6 +195,7 @@ def _from(values: dict[str, Any]) -> Packed:
                 reason=values["reasons"][reason],
                 versions=values["versions"][version],
                 points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
+                key=key,
             )
         )
     digests = digests_from_values(values["digests"]) if "digests" in values else ()

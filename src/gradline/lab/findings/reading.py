@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import replace
@@ -9,13 +10,14 @@ from pathlib import Path
 
 from gradline.lab.findings.comparison import Comparison, compare
 from gradline.lab.findings.digests import Digest, digest
-from gradline.lab.findings.packed import Packed, pack, portable, unpack
+from gradline.lab.findings.packed import NAMES, Packed, pack, portable, unpack
 from gradline.lab.findings.query import stored
 from gradline.lab.findings.traces import POINTS
 from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
-from gradline.lab.studies import Study, load
+from gradline.lab.studies import Study, StudyError, load, plan
 from gradline.lab.tools.files import Report
+from gradline.lab.tools.formatting import plural
 
 PACKED_POINTS = 120
 """Intervals of a curve in a packed file: as many as a panel of a printed figure can show."""
@@ -84,7 +86,7 @@ def pack_directory(
     """Add the runs of a directory that are of no comparison to a packed file; return what it holds.
 
     Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
-    by several people: see `packed_keys`.
+    by several people: see `known_runs`.
 
     Args:
         directory: that studies were run into.
@@ -102,9 +104,46 @@ def pack_directory(
     return packed
 
 
-def packed_keys(path: str | os.PathLike[str]) -> frozenset[str]:
-    """Return the keys of the runs of a packed file that are of no comparison: they need not be made again."""
-    return frozenset(one.header.run.key for one in unpack(path).digests)
+def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | None = None) -> dict[str, float]:
+    """Return the runs of a packed file that a study need not make again: key, and last validation loss (or infinity).
+
+    Runs of comparisons that an earlier version packed have no key. They are taken for the study's runs of the same
+    problem and its revision, batch size, budget, method and seed, with a message.
+
+    Raises `StudyError` if the file has no runs of the study's kind: of comparisons, or of other studies.
+
+    Args:
+        path: the file.
+        study: which runs are asked for.
+        report: receives the message.
+    """
+    packed = unpack(path)
+    if not study.benchmark:
+        if packed.records and not packed.digests:
+            raise StudyError(f"{path} must have runs like those of {study.name}, but all its runs are of comparisons")
+        return {one.header.run.key: math.inf for one in packed.digests}
+    if packed.digests and not packed.records:
+        raise StudyError(f"{path} must have runs of a comparison like {study.name}, but none of its runs is of one")
+    candidates = tuple(method for tuned in study.tuned for method in tuned.candidates + tuned.others)
+    seeds = dict.fromkeys((*study.seeds, study.tuning_seed))
+    possible = plan(replace(study, methods=study.methods + candidates, tuned=(), seeds=tuple(seeds)))
+    names = {
+        (run.problem.name, run.problem.revision, run.batch_size, run.method.name, run.seed, run.budget): run.key
+        for run in possible
+    }
+    found, unkeyed = {}, 0
+    for record in packed.records:
+        key = record.key or names.get(tuple(getattr(record, name) for name in NAMES), "")
+        if key:
+            unkeyed += not record.key
+            loss = math.inf if record.last is None else record.last.validation_loss
+            found[key] = math.inf if math.isnan(loss) else loss
+    if unkeyed and report is not None:
+        report(
+            f"{path} was packed by an earlier version, without the settings of methods. Skipped because problem, "
+            f"batch size, budget, seed and the name of the method are the same: {plural(unkeyed, 'run')}"
+        )
+    return found
 
 
 def commands(directory: str | os.PathLike[str]) -> list[str]:

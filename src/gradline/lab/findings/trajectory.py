@@ -50,6 +50,8 @@ class Trajectory:
     """Why it failed, else empty."""
     versions: dict[str, str]
     points: tuple[Point, ...]
+    key: str = ""
+    """Of the run, a hash of all its settings; empty in files of versions that did not pack it."""
 
     @property
     def setting(self) -> str:
@@ -100,6 +102,7 @@ def trajectory(result: Result) -> Trajectory:
         reason=result.reason,
         versions=result.versions,
         points=tuple(Point(*row) for row in rows),
+        key=run.key,
     )
 
 

@@ -20,6 +20,8 @@ from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
 """What is packed of each run, for every point of its grid; angles in degrees."""
 
+LOOKS = ["mean and deviation", "all runs"]
+
 
 def line_styles(methods: Sequence[str]) -> list[dict[str, str]]:
     """Return how the lines of methods look, on a light and on a dark page: never by their colour alone.
@@ -62,8 +64,8 @@ class Chart:
     line_name: str
     lines: list[dict[str, Any]]
     measures: list[dict[str, Any]]
-    look: str
-    """"mean" or "runs"."""
+    looks: list[str]
+    """What can be drawn of runs; the first at once."""
     runs: list[tuple[int, int, int, int]]
     """Of each: its number, its facet, its panel and its line."""
 
@@ -164,7 +166,7 @@ def _made(
         line_name=keys[2].title,
         lines=[{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
         measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
-        look="mean" if means else "runs",
+        looks=LOOKS if means else LOOKS[::-1],
         runs=[
             (number, facets.index(keys[0].of(run)), panels.index(keys[1].of(run)), lines.index(keys[2].of(run)))
             for number, run in runs

@@ -25,13 +25,13 @@ MEASURES: dict[str, tuple[str, float, Callable[[float], str]]] = {
 
 
 def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
-    """Return the problem, the name and the runs of each setting of problem, batch size and what else differs."""
+    """Return the problem, the name in it and the runs of each setting of batch size and what else differs."""
     found = []
     values: Any
     for name, runs in distinct(summary).groupby("problem", observed=True):
         problem, shown = labels.problem(str(name)), varied(runs)
         for values, rows in runs.groupby(["batch_size", *shown], observed=True, dropna=False):
-            parts = [problem, labels.batch(int(values[0]))]
+            parts = [labels.batch(int(values[0]))]
             for field, value in zip(shown, values[1:], strict=True):
                 if field == "direction_batch_size":
                     parts += [] if pd.isna(value) else [f"direction of {value}"]
@@ -58,7 +58,8 @@ def overview(summary: pd.DataFrame) -> dict[str, Any]:
             best = [_best(line) for line in cells]
             measures.append({"name": column, "words": words, "nugget": nugget, "cells": cells, "best": best})
     return {
-        "settings": [label for _, label, _ in found],
+        "settings": [f"{problem}, {label}" for problem, label, _ in found],
+        "short": [label for _, label, _ in found],
         "problems": [problem for problem, *_ in found],
         "methods": [
             {"label": labels.method(name), **style} for name, style in zip(names, line_styles(names), strict=True)
@@ -96,18 +97,21 @@ def _best(line: list[dict[str, Any] | None]) -> list[int]:
 
 
 def endings(summary: pd.DataFrame) -> dict[str, Any] | None:
-    """Return why searches ended, as shares, and their evaluations, in each setting; `None` without searches."""
+    """Return why searches ended, as shares, and their evaluations; `None` without searches.
+
+    There is a row for each method on all problems, and one for each method in each setting.
+    """
     names = [str(name) for name in summary if str(name).startswith("stop.")]
     rows: list[dict[str, Any]] = []
-    for problem, label, runs in settings(summary):
+    for problem, label, runs in [("all", "", distinct(summary)), *settings(summary)]:
         for method, some in runs.groupby("method", observed=True):
             total = float(some[names].to_numpy().sum()) if names else 0.0
-            if not total or not some["probes_max"].any() or total == some.get("stop.FIXED", pd.Series([0])).sum():
+            if not total or not some["probes_max"].any() or some.get("stop.FIXED", pd.Series([0])).any():
                 continue  # no searches, or steps that are fixed
             rows.append(
                 {
                     "problem": problem,
-                    "label": f"{label}, {labels.method(str(method))}",
+                    "label": ", ".join(filter(None, [label, labels.method(str(method))])),
                     "searches": round(total),
                     "shares": [float(some[name].sum()) / total for name in names],
                     "fewest": int(some["probes_min"].min()),

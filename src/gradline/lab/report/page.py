@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
-import numpy as np
 
-from gradline.lab.figures import FIGURES, labels
+from gradline.lab.figures import FIGURES, Entry, labels
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.digests import LOGARITHMS
 from gradline.lab.findings.query import configuration, summary_frame
@@ -91,17 +90,13 @@ def write(
         "logarithms": sorted(LOGARITHMS),
         "runs": charts.run_table(runs),
         "charts": {chart.id: asdict(chart) for chart in curves},
-        "heat": _heat(others.get("study_direction_vs_step")),
         "overview": best,
         "endings": ended,
-        "searches": singles,
+        "search": singles,
         "palette": charts.line_styles(("gols-i", "prls")),
-        "tables": {"results": json.loads(table.drop(columns="key").to_json(orient="split", double_precision=15))},
+        "results": json.loads(table.drop(columns="key").to_json(orient="split", double_precision=15)),
     }
-    if "table_3" in others:
-        columns = others["table_3"].to_dict()
-        rows = [list(row) for row in zip(*(column.tolist() for column in columns.values()), strict=True)]
-        data["tables"]["table_3"] = {"columns": list(columns), "data": rows}
+    drawn = [FIGURES[name] for name in others if name != "table_3"]
     script = read_text("page.js")
     say("embedding charts")
     text = template("page.html.jinja").render(
@@ -112,8 +107,9 @@ def write(
         data=pack_text(json.dumps(data, separators=(",", ":"), allow_nan=False)),
         numbers=pack_numbers(charts.numbers(runs)),
         charts=curves,
-        heat=_about("study_direction_vs_step", others),
-        table_3=_about("table_3", others),
+        pictures=[_picture(figure, others[figure.name]) for figure in drawn],
+        table_3=FIGURES["table_3"] if "table_3" in others else None,
+        table_3_rows=_table_3(others.get("table_3")),
         left_out=left_out,
         verdicts=content.verdict_rows(claims(table)),
         overview=best,
@@ -161,32 +157,16 @@ def _plotly() -> str:
     return "//# allFunctionsCalledOnLoad\n" + program.read_text("utf-8")
 
 
-def _about(name: str, others: dict[str, Any]) -> dict[str, Any] | None:
-    """Return the words and data of a figure that is no chart of curves; `None` if it has no runs."""
-    if name not in others:
-        return None
-    found, figure = others[name], FIGURES[name]
-    methods = [labels.method(method) for method in found.methods]
-    return {"title": figure.heading, "caption": figure.caption, "data": found, "methods": methods}
-
-
-def _heat(found: Any) -> dict[str, Any] | None:
-    """Return the numbers of direction-vs-step for JSON, which knows no NaN."""
+def _table_3(found: Any) -> list[tuple[Any, ...]]:
+    """Return the rows of Table 3: a method, its runs, and its evaluations in an iteration."""
     if found is None:
-        return None
-    measures = []
-    for name, called in (("train_loss", "training loss"), ("test_error", "test error")):
-        values = getattr(found, name)
-        plain = values.astype(object)
-        plain[~np.isfinite(values)] = None
-        measures.append({"name": name, "words": called, "values": plain.tolist()})
-    return {
-        "methods": [labels.method(name) for name in found.methods],
-        "directions": found.direction_batch_sizes.tolist(),
-        "sizes": found.batch_sizes.tolist(),
-        "runs": found.runs.tolist(),
-        "measures": measures,
-    }
+        return []
+    columns = (found.runs, found.fewest, found.most, found.most_later, (f"{mean:.2f}" for mean in found.mean))
+    return list(zip(map(labels.method, found.methods), *columns, strict=True))
+
+
+def _picture(figure: Entry, data: Any) -> Picture:
+    return picture(figure.name, figure.heading, figure.caption, partial(figure.draw, data))
 
 
 def _illustrations(say: Callable[[str], None]) -> list[Picture]:
@@ -195,5 +175,5 @@ def _illustrations(say: Callable[[str], None]) -> list[Picture]:
     for figure in FIGURES.values():
         if not figure.needs:
             say(f"drawing {figure.label}")
-            pictures.append(picture(figure.name, figure.heading, figure.caption, partial(figure.draw, figure.data())))
+            pictures.append(_picture(figure, figure.data()))
     return pictures

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Collection, Hashable
+from collections.abc import Callable, Hashable, Mapping
 
 from gradline.lab import engines
 from gradline.lab.jobs.partial import Follower
@@ -26,7 +26,7 @@ def run_study(
     threads: int = 1,
     observer: Observer | None = None,
     follower: Follower | None = None,
-    known: Collection[str] = (),
+    known: Mapping[str, float] | None = None,
     make_engine: MakeEngine | None = None,
     key: Callable[[Run], Hashable] | None = None,
 ) -> Summary:
@@ -48,7 +48,8 @@ def run_study(
         observer: receives the progress.
         follower: receives partial results every few seconds, and those that are stored already. See
             `gradline.lab.jobs.tensorboard`.
-        known: keys of runs that are not computed, since their results are elsewhere.
+        known: keys of runs that are not computed, since their results are elsewhere, with their last validation losses
+            (candidates of tuned methods are chosen by them). See `gradline.lab.findings.reading.known_runs`.
         make_engine: makes engines other than those of `gradline.lab.engines`.
         key: returns a key of a run; runs with equal keys may share an engine.
 
@@ -56,10 +57,13 @@ def run_study(
     """
     chosen = study if isinstance(study, Study) else load(study)
 
+    elsewhere = known or {}
+
     def make(runs: list[Run]) -> Summary:
-        validate(runs)
+        missing = [run for run in runs if run.key not in elsewhere]
+        validate(missing)
         return run_all(
-            runs,
+            missing,
             out,
             make_engine=make_engine or engines.make,
             key=key or engines.group_key,
@@ -71,10 +75,10 @@ def run_study(
             follower=follower,
         )
 
-    made = make([run for run in plan(chosen) if run.key not in known])
+    made = make(plan(chosen))
     if not chosen.tuned:
         return made
-    return combined(made, make(plan_tuned(chosen, choices(out, chosen))))
+    return combined(made, make(plan_tuned(chosen, choices(out, chosen, elsewhere))))
 
 
 def combined(first: Summary, then: Summary) -> Summary:

@@ -15,14 +15,23 @@ from gradline.lab.methods import Method
 from gradline.lab.studies.study import Setting, Study, Tuned, plan
 
 
-def choices(directory: str | os.PathLike[str], study: Study) -> Callable[[Setting, Tuned], Method | None]:
-    """Return a function that chooses a candidate for a setting, by the results that are in a directory."""
+def choices(
+    directory: str | os.PathLike[str], study: Study, known: Mapping[str, float] | None = None
+) -> Callable[[Setting, Tuned], Method | None]:
+    """Return a function that chooses a candidate for a setting, by the results that are in a directory.
+
+    Args:
+        directory: where the study's runs are.
+        study: which candidates there are.
+        known: last validation losses of runs that are elsewhere, by key.
+    """
     store = Store(directory)
     found: dict[tuple[str, int, int, str], float] = {}
     everyone = tuple(Tuned(name, candidates + others) for name, candidates, others in study.tuned)
     for run in plan(dataclasses.replace(study, methods=(), tuned=everyone)):
-        if store.has(run):
-            found[run.problem.name, run.batch_size, run.budget, run.method.name] = final_loss(store.load(run.key))
+        loss = final_loss(store.load(run.key)) if store.has(run) else (known or {}).get(run.key)
+        if loss is not None:
+            found[run.problem.name, run.batch_size, run.budget, run.method.name] = loss
 
     def choose(setting: Setting, tuned: Tuned) -> Method | None:
         losses = {

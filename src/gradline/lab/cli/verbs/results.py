@@ -156,14 +156,13 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
         return False
     if wanted.tuned:
         found, training = read_training(source, wanted, report=warn)
-        if not training.cases:
-            return False
-        if chosen.pack:
-            names = {setting.problem.name for setting in wanted.settings}
-            records = tuple(record for record in found.records if record.problem in names)
+        names = {setting.problem.name for setting in wanted.settings}
+        records = tuple(record for record in found.records if record.problem in names)
+        if chosen.pack and records:  # perhaps without cases: the tuning seed's runs may be in the file alone
             _packed(chosen.pack, len(files.add(replace(found, records=records), chosen.pack).records))
-        _show_training(training)
-        return True
+        if training.cases:
+            _show_training(training)
+        return bool(training.cases or (chosen.pack and records))
     found, known = read(source, wanted, report=warn)
     if chosen.methods:
         names = {method.name for method in wanted.methods}

@@ -29,6 +29,7 @@ ORDER = 4
     "  gradline run mnist-net2 --seeds 3 --known results/paper.json.gz\n"
     "  gradline run bcwd --tensorboard\n"
     "  gradline run compare --problem tune --method angle --seeds 3\n"
+    "  gradline run train --method adamw-tuned --known results/train.json.gz\n"
     "  gradline run mine.toml --backend tcp://scheduler:8786 --out /shared/mine",
 )
 @study_options
@@ -64,7 +65,7 @@ ORDER = 4
     "--known",
     type=click.Path(exists=True, dir_okay=False),
     metavar="FILE",
-    help="Skip the runs in this file of `gradline results --pack`.",
+    help="Skip the runs in this file of `gradline results --pack`: those with the same settings and seed.",
 )
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @data_option
@@ -80,8 +81,8 @@ def verb(study: Study, out: str | None, logs: str | None, known: str | None, qui
     from rich.markup import escape
 
     from gradline.lab.cli.display import command_line, observing
-    from gradline.lab.cli.terminal import console
-    from gradline.lab.findings.reading import packed_keys
+    from gradline.lab.cli.terminal import console, warn
+    from gradline.lab.findings.reading import known_runs
     from gradline.lab.jobs.runner import Interrupted
     from gradline.lab.studies.running import run_study
 
@@ -89,16 +90,16 @@ def verb(study: Study, out: str | None, logs: str | None, known: str | None, qui
     notes = console(stderr=True)
     if not quiet:
         notes.print(f"[bold]{escape(study.title or study.name)}[/]")
+    elsewhere = known_runs(known, study, report=None if quiet else warn) if known else None
     follower = _follower(logs, directory, notes, quiet=quiet)
     with observing(notes, quiet=quiet) as observer:
         try:
-            keys = packed_keys(known) if known else ()
-            done = run_study(study, directory, observer=observer, follower=follower, known=keys, **options)
+            done = run_study(study, directory, observer=observer, follower=follower, known=elsewhere, **options)
         except Interrupted:
             _note(directory, command_line())
             raise
     _note(directory, command_line())
-    _conclude(done, directory, quiet=quiet)
+    _conclude(done, directory, known, quiet=quiet)
     return 1 if done.failures else 0
 
 
@@ -128,7 +129,7 @@ def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> F
     return follower
 
 
-def _conclude(done: Summary, directory: str, *, quiet: bool) -> None:
+def _conclude(done: Summary, directory: str, known: str | None, *, quiet: bool) -> None:
     from rich.markup import escape
 
     from gradline.lab.cli.terminal import console
@@ -146,6 +147,9 @@ def _conclude(done: Summary, directory: str, *, quiet: bool) -> None:
             if len(keys) > 5:
                 notes.print(f"      and {len(keys) - 5} more")
     if quiet:
+        return
+    if not done.runs and known:
+        notes.print(f"All runs are in {escape(known)} already: there was nothing to do.")
         return
     if done.before == done.runs:
         notes.print(f"All {plural(done.runs, 'run')} are in {escape(directory)} already: there was nothing to do.")
