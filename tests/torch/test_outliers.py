@@ -1,6 +1,8 @@
 """The usual length of gradients, and what is left of outliers."""
 
+import contextlib
 import copy
+import itertools
 import math
 from functools import partial
 
@@ -173,3 +175,31 @@ def test_a_rejected_evaluation_is_saved_and_resumed_bit_for_bit():
         (1e5 * (point + 1.0).abs()).sum().backward()
         second.step()
         assert torch.equal(point, whole[41])
+
+
+def test_a_closure_that_fails_after_a_rejected_evaluation_changes_no_later_step():
+    def searched(kind_of, steps=40):
+        """Train with whole searches; evaluations are steep, fail or are as usual."""
+        point = nn.Parameter(torch.linspace(1.0, 2.0, 4, dtype=torch.float64))
+        optimizer = plain_angle([point], direction=torch.optim.AdamW)
+        calls = itertools.count()
+
+        def closure():
+            kind = kind_of.get(next(calls))
+            if kind == "fails":
+                raise ZeroDivisionError
+            loss = (1e5 * (point + 1.0).abs() if kind == "steep" else torch.cosh(point / 2)).sum()
+            loss.backward()
+            return loss
+
+        while optimizer.iterations < steps:
+            with contextlib.suppress(ZeroDivisionError):
+                optimizer.step(closure)
+        return point.detach(), next(calls)
+
+    usual, _ = searched({})
+    halved, calls = searched({40: "steep", 41: "steep"})
+    again, more = searched({40: "steep", 41: "fails", 42: "steep", 43: "steep"})
+    assert not torch.equal(halved, usual)
+    assert torch.equal(again, halved)
+    assert more == calls + 2

@@ -66,7 +66,8 @@ class Angle:
       taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
       displacement: α falls hardly faster than 1/n.
     * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
-      and the step is halved.
+      and the step is halved. Torch optimizers reject a step that is far too long in the same way, once: they report a
+      positive slope as infinite where the gradient is more than ten times as long as usual.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
     alone: `next_step` needs no direction. Derivation, limits and measurements:
@@ -135,7 +136,7 @@ class Angle:
         return AngleMemory(step, taken + 1, mean, square, length + step, first or step)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
-        """Return the memory with half the step, after a point that was not finite."""
+        """Return the memory with half the step, after a point that was rejected."""
         return memory._replace(step=memory.step / 2.0)
 
     def search(self, origin: Origin[Heading], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:

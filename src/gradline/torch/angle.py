@@ -115,7 +115,8 @@ class Angle(AngleSteps):
         """Take one step with the current gradients, or with those that the closure computes.
 
         If the closure raises, nothing is changed. If gradients are not finite, no step is taken; if that repeats, the
-        last step is halved.
+        last step is halved. The same happens, once for a step, if a gradient is more than ten times as long as usual
+        and the loss increases along the last step.
 
         Args:
             closure: clears the gradients, computes the loss of a mini-batch, calls `backward()` on it and returns it.

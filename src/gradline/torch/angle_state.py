@@ -32,7 +32,7 @@ POINT_STATISTICS = f"{POINT}_{STATISTICS}"
 
 
 class Phase(Enum):
-    """What the next gradient is used for; the table at the head of this file says how."""
+    """What the next gradient is used for; the table at the head of `angle_steps` says how."""
 
     START = "to begin the first search"
     FIRST = "for the first search"
@@ -51,7 +51,7 @@ class AngleState(GradlineOptimizer):
         self._phase = Phase.START
         self._evaluating = False
         self._guard = OutlierGuard()
-        self._failures = 0  # evaluations in a row that were not finite
+        self._failures = 0  # evaluations in a row that were rejected
         self._averaged = 0  # points in the average
         self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
         self._before: AngleMemory = self._driver.memory  # memory before the last step

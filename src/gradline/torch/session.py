@@ -16,6 +16,7 @@ from typing import Any, TypeAlias, cast
 
 from torch import Tensor
 
+from gradline.codec import Plain
 from gradline.driver import Driver, Mark, Phase
 from gradline.protocol import Origin, Pending, candidates
 from gradline.torch.base import caller
@@ -53,7 +54,7 @@ class Standing(Enum):
         return self in (Standing.PROBE, Standing.EVALUATION_FROM_PROBE)
 
 
-SessionMark: TypeAlias = tuple[Mark, Standing, dict[int, Evaluation]]
+SessionMark: TypeAlias = tuple[Mark, Standing, dict[int, Evaluation], Plain]
 
 
 class Session:
@@ -89,6 +90,7 @@ class Session:
         self.line: Line | None = None
         self.kept: dict[int, Evaluation] = {}  # by probe: the candidates
         self.overflows = 0  # of a loss scaler, in a row
+        self._begun = sensor.state()  # numbers of the sensor when the search began
         self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
 
     def _discovered(self) -> None:
@@ -172,7 +174,7 @@ class Session:
 
     def mark(self) -> SessionMark:
         """Return the state to which `rewind` returns, at the start of a step."""
-        return self.driver.mark(), self.standing, self.kept
+        return self.driver.mark(), self.standing, self.kept, self.sensor.state()
 
     def rewind(self, mark: SessionMark) -> None:
         """Restore parameters and search after a failure.
@@ -181,7 +183,7 @@ class Session:
         fails, it can be called again.
         """
         driver, line = self.driver, self.line
-        driver_mark, standing, kept = mark
+        driver_mark, standing, kept, sensor = mark
         if isinstance(self.direction, Update):
             self.direction.restore()
         self.standing = Standing.ACCEPTED
@@ -196,6 +198,7 @@ class Session:
             return
         same = driver.pending is driver_mark.state.pending
         driver.rewind(driver_mark)
+        self.sensor.load_state(self.sensor.check_state(sensor if same else self._begun))
         if same and standing is Standing.PROBE:
             self.to_probe()
             self.standing = Standing.PROBE
@@ -218,6 +221,7 @@ class Session:
             self.line.aimed = self.line.aimed or length < float("inf")
         steepest = isinstance(self.direction, SteepestDescent)
         origin = Origin(self.sensor.at_origin(evaluation, slope, self.line, steepest=steepest), length)
+        self._begun = self.sensor.state()
         # torch.distributed.checkpoint primes optimizers with a zero-gradient step. Before the first step it is a no-op.
         still = length == 0.0 or (norm == 0.0 and not self.driver.state.taken)
         return self.driver.begin(origin, zero_direction=still, early=early)

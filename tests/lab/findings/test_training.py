@@ -18,6 +18,7 @@ from gradline.lab.figures.train_questions import (
     quality_data,
 )
 from gradline.lab.findings.packed import Packed, pack, unpack
+from gradline.lab.findings.reading import known_runs
 from gradline.lab.findings.training import WORST, interval, trained
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
@@ -188,3 +189,16 @@ def test_a_packed_file_tells_the_same(tmp_path):
     found = trained(unpack(path).records, STUDY)
     assert found.versus("angle") == trained(records, STUDY).versus("angle")
     assert compute_data(found) == compute_data(trained(records, STUDY))
+
+
+def test_runs_of_a_method_that_was_revised_are_recognised_by_their_keys_alone(tmp_path):
+    names = {(setting.problem.name, setting.batch_size, setting.budget) for setting in STUDY.settings}
+    assert ("digits-mlp", 16, LONG) in names
+    packed = [run("angle", [1.0]), run("adam-0.001", [1.0]), replace(run("angle", [2.0], seed=1), key="its key")]
+    file = pack(Packed(tuple(packed), {}), tmp_path / "old.json.gz")
+    told = []
+    known = known_runs(file, STUDY, report=told.append)
+    keys = {one.key for one in studies.plan(STUDY) if one.method.name == "adam-0.001"}
+    assert len(known) == 2
+    assert known.keys() - keys == {"its key"}
+    assert [text.endswith("the name of the method are the same: 1 run") for text in told] == [True]

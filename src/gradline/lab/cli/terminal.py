@@ -1,6 +1,6 @@
 """Where the command line prints: results on stdout, messages on stderr, both as wide as the terminal.
 
-Rich is imported when something is printed, so that `gradline --help` needs it not.
+Rich is imported when something is printed, so that `gradline --help` does not need it.
 """
 
 from __future__ import annotations

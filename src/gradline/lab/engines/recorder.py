@@ -22,6 +22,8 @@ class Recorded:
 
     def __getattr__(self, name: str) -> Any:
         """Return what the search observes, its candidates and its first memory."""
+        if name.startswith("__"):  # copies look for some before there is an `inner`
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
     def search(self, origin: Origin[Any], memory: Any) -> Generator[float, Any, Outcome[Any]]:

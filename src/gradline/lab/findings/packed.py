@@ -114,7 +114,7 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     if any(record.key for record in thin):
         values["keys"] = [record.key for record in thin]
     if packed.traces:
-        values["digests"] = traces.to_values(packed.traces)
+        values["digests"] = traces.to_values(packed.traces)  # the field's name of old: files that are kept have it
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
     # No name and no time in its head, so that the bytes depend on the records alone.
     with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:

@@ -93,7 +93,8 @@ def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | N
     """Return the runs of a packed file that a study need not make again: key, and last validation loss (or infinity).
 
     Runs of comparisons that an earlier version packed have no key. They are taken for the study's runs of the same
-    problem and its revision, batch size, budget, method and seed, with a message.
+    problem and its revision, batch size, budget, method and seed, with a message; but for methods that have been
+    revised since there are revisions, such as Angle, which are made again.
 
     Raises `StudyError` if the file has no runs of the study's kind: of comparisons, or of other studies.
 
@@ -115,6 +116,7 @@ def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | N
     names = {
         (run.problem.name, run.problem.revision, run.batch_size, run.method.name, run.seed, run.budget): run.key
         for run in possible
+        if run.method.to_dict()["revision"] == 1
     }
     found, unkeyed = {}, 0
     for record in packed.records:
