@@ -64,6 +64,30 @@ def test_ranks_take_the_steps_of_one_process_on_the_joined_batch(request, world,
         torch.testing.assert_close(rank_averages, averages, rtol=1e-7, atol=1e-9)
 
 
+def overshot(rank, size, kind):
+    """Train; the loss of two evaluations is steep and increases along the last step."""
+    problem = Trained(rank, size, kind=kind, search=None, model=net)
+    optimizer, steps = problem.optimizer, []
+    for turn in range(TURNS):
+        optimizer.zero_grad()
+        (problem.loss(problem.draw()) * (-1e4 if turn in (24, 25) else 1.0)).backward()
+        optimizer.step()
+        steps.append(optimizer.last.step)
+    return steps, joined(problem)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_ranks_reject_the_same_steps(two, kind):
+    steps, points = overshot(0, 1, None)
+    assert steps[24] == steps[23]  # evaluated again
+    assert steps[25] == steps[23] / 2.0
+    answers = two(overshot, kind)
+    for its_steps, its_points in answers:
+        assert its_steps == answers[0][0]
+        assert its_steps == pytest.approx(steps, rel=1e-7)
+        torch.testing.assert_close(its_points, points, rtol=1e-7, atol=1e-9)
+
+
 def with_closure(rank, size, kind):
     problem = Trained(rank, size, kind=kind, search=None, model=net)
     for _ in range(TURNS):

@@ -202,16 +202,21 @@ def test_it_climbs_out_of_a_step_a_hundred_times_too_small_within_a_hundred_step
     guard=st.floats(1.0, 1e3),
 )
 def test_a_guard_bounds_every_step_and_each_gradient_changes_it_little(cosines, guard):
-    """The two facts that the theorem of the documentation rests on."""
+    """What the theorem of the documentation rests on."""
     search = Angle(guard=guard)
     memory = search.count_step(search.start())
+    steps = [memory.step]
     for n, cosine in enumerate(cosines, start=2):
         fading = 1e-3 / math.sqrt(n)
+        m = min(n - 1, sum(steps) / steps[-1])
+        assert m >= 0.82 * (n - 1) / guard**2
         before = min(max(memory.step, fading / guard), fading * guard)  # known before the gradient of this step
         memory = search.count_step(search.next_step(memory, cosine))
         assert fading / guard * (1 - 1e-9) <= memory.step <= fading * guard * (1 + 1e-9)
-        change = abs(math.log(memory.step / before))
-        assert change <= min(math.log(2.0), 1.22 * guard**2 * (search.gain + search.climb) / n) + 1e-9
+        steps.append(memory.step)
+        change, most = abs(math.log(memory.step / before)), search.gain + search.climb
+        assert change <= min(math.log(2.0), most / (m + EARLY)) + 1e-9
+        assert most / (m + EARLY) <= 1.22 * guard**2 * most / n
 
 
 def guarded_descent(search, steps, rng):
