@@ -83,8 +83,8 @@ def unpack(session: Session, packed: dict[str, Plain]) -> Saved:
 
 def with_fields(packed: dict[str, Plain], driver: Driver) -> dict[str, Plain]:
     """Return a packed optimizer with the names of all its fields, which are the version of the format."""
-    memory = getattr(driver.search.start(), "_fields", ())
-    names = [*packed, *(f"driver.{name}" for name in packed["driver"]), *(f"memory.{name}" for name in memory)]
+    parts = {**packed, "memory": dict.fromkeys(getattr(driver.search.start(), "_fields", ()))}
+    names = [*packed, *(f"{part}.{name}" for part, held in parts.items() if isinstance(held, dict) for name in held)]
     return {**packed, "fields": sorted(names)}
 
 

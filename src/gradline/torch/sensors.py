@@ -209,14 +209,14 @@ class HeadingSensor(Sensor):
 
     def state(self) -> Plain:
         """Return the mean length of gradients, their number, and the number of evaluations rejected in a row."""
-        return [*self.guard, self.rejected]
+        return {**self.guard._asdict(), "rejected": self.rejected}
 
     def check_state(self, packed: Plain) -> tuple[OutlierGuard, int]:
         """Check all three numbers."""
-        length, seen, rejected = packed
-        if not 0.0 <= number(length) < math.inf:
+        length = number(packed["length"])
+        if not 0.0 <= length < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        return OutlierGuard(length, count(seen)), count(rejected)
+        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"])
 
     def load_state(self, state: tuple[OutlierGuard, int]) -> None:
         """Restore the numbers."""
