@@ -596,7 +596,7 @@ def test_a_link_leads_to_the_same_view(look, page_file):
     np.testing.assert_allclose(drawn["layout"]["xaxis"]["range"], [5, 20])
     assert {trace["name"] for trace in lines(drawn)} == {"GOLS-I"}
     other.page.locator("#overview summary").click()
-    assert other.page.locator("#overview .matrix").nth(1).is_visible()
+    other.page.locator("#overview .matrix").nth(1).wait_for()  # visible
     assert other.page.locator("article#search select[name=batch] option:checked").inner_text() == "B = 50"
     assert other.page.locator("article#search select[name=number] option:checked").inner_text() == "4"
     assert other.page.locator("#results-table tbody").inner_text() == order
@@ -686,31 +686,30 @@ def test_the_legend_and_the_check_boxes_agree(look):
     watched = look()
     watched.drawn()
 
-    def state():
-        watched.page.wait_for_timeout(100)  # a click draws anew, and the boxes follow
-        boxes = watched.page.eval_on_selector_all(
-            f"{FIRST} input[name=line]",
-            "all => all.filter(one => one.checked).map(one => one.parentElement.innerText.trim())",
-        )
-        assert {trace["name"] for trace in lines(watched.drawn())} == set(boxes)
-        return boxes
+    def shows(*names):
+        """Return whether these lines alone are checked and drawn, once Plotly has waited for a second click."""
+        boxes = """all => all.filter(one => one.checked).map(one => one.parentElement.innerText.trim())"""
+        for _ in range(100):
+            checked = watched.page.eval_on_selector_all(f"{FIRST} input[name=line]", boxes)
+            if checked == list(names) and {trace["name"] for trace in lines(watched.drawn())} == set(names):
+                return True
+            watched.page.wait_for_timeout(100)
+        return False
 
-    assert state() == ["GOLS-I", "PrLS"]
+    assert shows("GOLS-I", "PrLS")
     legend = watched.page.locator(f"{FIRST} .legendtoggle")
     assert legend.count() == 2
     box = watched.page.locator(f"{FIRST} input[name=line][value='0']")
     box.uncheck()
-    assert state() == ["PrLS"]
+    assert shows("PrLS")
     assert legend.count() == 2, "what is not shown can be brought back"
     box.check()
-    assert state() == ["GOLS-I", "PrLS"]
+    assert shows("GOLS-I", "PrLS")
     for chosen, checked in ((legend.first, ["PrLS"]), (legend.first, ["GOLS-I", "PrLS"]), (legend.nth(1), ["GOLS-I"])):
         chosen.click()
-        watched.page.wait_for_timeout(500)  # Plotly waits for a second click
-        assert state() == checked
+        assert shows(*checked)
     legend.nth(1).dblclick()
-    watched.page.wait_for_timeout(500)
-    assert state() == ["PrLS"], "two clicks show a line alone"
+    assert shows("PrLS"), "two clicks show a line alone"
 
 
 # ---- narrow pages and dark ones
