@@ -53,10 +53,10 @@ class Angle:
 
         α ← α · exp((-gain · c + [c < 0] · climb · tanh(max(-t, 0)/2)) / (m + 10)),
 
-    where t is the weighted mean of all cosines divided by its standard error, and m is the number of steps of the
-    present size that add up to the sum of all steps, at most n. The first term follows the size of the cosine, the
-    second one its significance: in many dimensions noise makes every cosine small, and only their mean over many steps
-    shows that the steps are too short.
+    where t is the weighted mean of all cosines divided by its standard error. While α is shorter than the step that the
+    first search found, m is the number of steps of the present size that add up to the sum of all steps, at most n;
+    afterwards it is n. The first term follows the size of the cosine, the second one its significance: in many
+    dimensions noise makes every cosine small, and only their mean over many steps shows that the steps are too short.
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
@@ -92,7 +92,7 @@ class Angle:
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 4
+    revision: ClassVar[int] = 5
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
@@ -122,7 +122,8 @@ class Angle:
         power = -self.gain * cosine
         if cosine < 0.0 and mean < 0.0 < error:
             power += share * self.climb * math.tanh(-mean / error / 2.0)
-        change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (min(n, horizon) + EARLY)))
+        m = min(n, horizon) if FIRST_PART * memory.step < memory.first else n
+        change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (m + EARLY)))
         step = memory.step * math.exp(change)
         if self.guard is not None:
             fading = memory.first / math.sqrt(n + 1)

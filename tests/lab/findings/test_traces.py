@@ -116,6 +116,30 @@ def test_packing_adds_to_a_file_and_its_runs_are_not_made_again(tmp_path):
     assert not list((tmp_path / "third").glob("runs/*.parquet"))
 
 
+def test_packing_drops_runs_of_an_earlier_revision_of_a_method(tmp_path, monkeypatch):
+    from gradline.lab import run_study, studies
+    from gradline.searches import Angle
+
+    file = tmp_path / "packed.json.gz"
+
+    def packed(seeds, methods):
+        where = tmp_path / f"{Angle.revision}-{seeds}"
+        chosen = {"problems": ["bcwd-logr", "bcwd-netpi"], "methods": methods, "batch_sizes": [100]}
+        run_study(studies.load("today", **chosen, seeds=seeds, budget=20), where, backend="inline")
+        traces = pack_directory(where, file).traces
+        return [(one.problem, one.method, one.seed, one.header.run.method.to_dict()["revision"]) for one in traces]
+
+    revision = Angle.revision
+    assert len(packed(2, ["angle", "gols-i"])) == 8
+    monkeypatch.setattr(Angle, "revision", revision + 1)
+    found = packed(1, ["angle"])
+    assert {one for one in found if one[1] == "angle"} == {
+        ("bcwd-logr", "angle", 0, revision + 1),
+        ("bcwd-netpi", "angle", 0, revision + 1),
+    }
+    assert sum(one[1] == "gols-i" for one in found) == 4
+
+
 def test_sampling_and_repetition_are_options_of_the_command(tmp_path):
     common = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "1", "--budget", "20"]
     options = ["--sampling", "static", "--sampling", "dynamic", "--repetition", "--backend", "inline"]

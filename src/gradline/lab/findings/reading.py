@@ -73,7 +73,8 @@ def pack_directory(
     """Add the runs of a directory that are of no comparison to a packed file; return what it holds.
 
     Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
-    by several people: see `known_runs`.
+    by several people: see `known_runs`. Only where the directory has runs of a later revision of a method, its earlier
+    runs on the same problem are dropped: they have other steps.
 
     Args:
         directory: that studies were run into.
@@ -82,11 +83,17 @@ def pack_directory(
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     new = traces(directory, points=PACKED_POINTS, report=report)
-    found = {one.key: one for one in (*before.traces, *new) if not one.header.run.benchmark}
+    revisions = {(one.problem, one.method): _revision(one) for one in new}
+    kept = [one for one in before.traces if _revision(one) >= revisions.get((one.problem, one.method), 0)]
+    found = {one.key: one for one in (*kept, *new) if not one.header.run.benchmark}
     made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
     packed = replace(before, commands=tuple(made_by), traces=tuple(found.values()))
     pack(packed, path)
     return packed
+
+
+def _revision(trace: Trace) -> int:
+    return int(trace.header.run.method.to_dict()["revision"])
 
 
 def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | None = None) -> dict[str, float]:
