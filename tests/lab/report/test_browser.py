@@ -595,6 +595,7 @@ def test_a_link_leads_to_the_same_view(look, page_file):
     assert drawn["layout"]["yaxis"]["type"] == "linear"
     np.testing.assert_allclose(drawn["layout"]["xaxis"]["range"], [5, 20])
     assert {trace["name"] for trace in lines(drawn)} == {"GOLS-I"}
+    other.drawn("article#overview")  # a chart is drawn, and its table chosen, when it comes into view
     other.page.locator("#overview summary").click()
     other.page.locator("#overview .matrix").nth(1).wait_for()  # visible
     assert other.page.locator("article#search select[name=batch] option:checked").inner_text() == "B = 50"
