@@ -24,7 +24,7 @@ def test_every_way_runs_and_a_forced_first_step_is_a_hundredth_of_the_loops(tmp_
     )
     assert done.returncode == 0, done.stderr
     known = json.loads(file.read_text())
-    assert len(known) == 5 * 3
+    assert len(known) == 5 * 4
     for key, run in known.items():
         if " | small | " in key:
             loop = known[key.replace(" | small | ", " | loop | ")]
