@@ -74,6 +74,15 @@ class Target(Angle):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Slow(Angle):
+    """Angle whose changes are always divided by n + 10, also while its steps are short."""
+
+    def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
+        """Hide the first step, to which the present one is compared."""
+        return super().next_step(memory._replace(first=0.0), cosine)._replace(first=memory.first)
+
+
+@dataclass(frozen=True, kw_only=True)
 class Steady(Angle):
     """A feedback that does not slow down: α ← α exp(-(c - target)/2); α doubles until c first is positive."""
 
@@ -94,6 +103,7 @@ VARIANTS: dict[str, Make] = {
     "gain 20": (Angle(gain=20.0), Displacement, ADAM),
     "climb 0": (Angle(climb=0.0), Displacement, ADAM),
     "climb 3": (Angle(climb=3.0), Displacement, ADAM),
+    "divided by n + 10": (Slow(), Displacement, ADAM),
     "target 0.05": (Target(target=0.05), Displacement, ADAM),
     "target 0.2": (Target(target=0.2), Displacement, ADAM),
     "displacement from late points": (Angle(), LateSteps, ADAM),

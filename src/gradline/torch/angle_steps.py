@@ -330,7 +330,8 @@ class AngleSteps(AngleState):
         self._context.listen()
 
     def _shown_in(self, group: dict[str, Any], step: float) -> float:
-        return step * group["lr_scale"]  # type: ignore[no-any-return]
+        scale: float = group["lr_scale"]
+        return step * scale
 
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have a gradient, in buckets with their gradients."""

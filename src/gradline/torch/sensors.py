@@ -86,7 +86,7 @@ class Sensor:
 
     def evaluate(self, losses: Any) -> Evaluated:
         """Call `backward` on the mean of per-sample losses."""
-        raise NotImplementedError
+        raise NotImplementedError(f"{type(self).__name__} must define evaluate (its closures return per-sample losses)")
 
     def value(self, samples: Evaluated, ranks: LocalReduce) -> tuple[float, ...]:
         """Return the scalars of per-sample losses, over the samples of all processes."""

@@ -30,13 +30,13 @@ def made(tmp_path_factory):
 def test_the_estimate_counts_the_runs_of_the_chosen_ones(capsys):
     assert verb("check", "train", *SMALL, *SIZES, "--no-measure") == 0
     shown = capsys.readouterr().out
-    assert "adamw-tuned (the best of 6), on seed 1000" in " ".join(shown.split())
-    assert "12 runs of 8 evaluations" in shown
+    assert "adamw-tuned (the best of 8), on seed 1000" in " ".join(shown.split())
+    assert "14 runs of 8 evaluations" in shown
 
 
 def test_it_goes_on_where_it_was(made, capsys):
     assert verb("run", "train", *SMALL, *SIZES, "--out", made, "--backend", "inline") == 0
-    assert "All 12 runs are in" in capsys.readouterr().err
+    assert "All 14 runs are in" in capsys.readouterr().err
 
 
 def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys, monkeypatch):
@@ -48,7 +48,7 @@ def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys, monkeypatch):
     assert "diabetes-mlp/16, 8" in shown.out
     assert "adamw-tuned" in shown.out
     assert "losses over those of the best tuned method" in shown.out
-    assert "train.json.gz: 12 runs" in shown.err
+    assert "train.json.gz: 14 runs" in shown.err
     assert verb("results", file) == 0
     assert capsys.readouterr().out == shown.out
     assert verb("figures", file, "--out", tmp_path) == 0
@@ -59,7 +59,7 @@ def test_it_is_on_the_page_of_a_report(made, tmp_path):
     assert verb("report", made, "--out", tmp_path / "a.html", "--no-illustrations") == 0
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
     assert '<h2 id="training">' in page
-    assert "12 runs of the study" in page
+    assert "14 runs of the study" in page
     assert '<th scope="row">adam-0.001</th>' in page.split('aria-label="Without tuning"')[1]
 
 
@@ -85,7 +85,7 @@ def test_known_runs_and_those_of_tuning_grids_are_not_made_again(made, file, tmp
     assert run_known(file, tmp_path / "more", seeds=3) == {(name, 2) for name in chosen}
     grown = shutil.copy(file, tmp_path / "grown.json.gz")
     assert verb("results", tmp_path / "more", "--pack", grown) == 0
-    assert "grown.json.gz: 15 runs" in capsys.readouterr().err
+    assert "grown.json.gz: 17 runs" in capsys.readouterr().err
     assert run_known(grown, tmp_path / "again", seeds=3) == set()
 
 
@@ -103,7 +103,7 @@ def test_known_runs_without_keys_are_recognised_by_their_names_with_a_warning(fi
     assert run_known(tmp_path / "old.json.gz", tmp_path / "out") == set()
     shown = " ".join(capsys.readouterr().err.split())
     assert "was packed by an earlier version, without the settings of methods. Skipped because problem" in shown
-    assert "the name of the method are the same: 12 runs" in shown
+    assert "the name of the method are the same: 14 runs" in shown
 
 
 def test_a_file_with_another_kind_of_runs_is_refused(file, tmp_path, capsys):

@@ -122,11 +122,13 @@ def test_packing_drops_runs_of_an_earlier_revision_of_a_method(tmp_path, monkeyp
 
     file = tmp_path / "packed.json.gz"
 
+    told = []
+
     def packed(seeds, methods):
         where = tmp_path / f"{Angle.revision}-{seeds}"
         chosen = {"problems": ["bcwd-logr", "bcwd-netpi"], "methods": methods, "batch_sizes": [100]}
         run_study(studies.load("today", **chosen, seeds=seeds, budget=20), where, backend="inline")
-        traces = pack_directory(where, file).traces
+        traces = pack_directory(where, file, report=told.append).traces
         return [(one.problem, one.method, one.seed, one.header.run.method.to_dict()["revision"]) for one in traces]
 
     revision = Angle.revision
@@ -138,6 +140,9 @@ def test_packing_drops_runs_of_an_earlier_revision_of_a_method(tmp_path, monkeyp
         ("bcwd-netpi", "angle", 0, revision + 1),
     }
     assert sum(one[1] == "gols-i" for one in found) == 4
+    monkeypatch.setattr(Angle, "revision", revision)
+    assert set(packed(3, ["angle"])) == set(found), "runs of an earlier revision are not added to those of a later one"
+    assert [line.rpartition(": ")[2] for line in told] == ["4 runs", "6 runs"]
 
 
 def test_sampling_and_repetition_are_options_of_the_command(tmp_path):

@@ -55,7 +55,7 @@ def test_without_a_budget_the_rate_is_constant():
 
 
 def test_the_groups_hold_every_rate_with_every_schedule():
-    assert len(GROUPS["adamw-tuned"]) == len(ADAMW_RATES) * len(SCHEDULES) == 18
+    assert len(GROUPS["adamw-tuned"]) == len(ADAMW_RATES) * len(SCHEDULES) == 24
     assert len(GROUPS["momentum-tuned"]) == len(MOMENTUM_RATES) * len(SCHEDULES)
     assert set(GROUPS["adamw-cosine"]) < set(GROUPS["adamw-tuned"])
     for grid in (ADAMW_RATES, MOMENTUM_RATES):

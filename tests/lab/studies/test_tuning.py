@@ -10,6 +10,7 @@ from lab.compare_cases import TINY
 from gradline.lab import studies
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS
+from gradline.lab.methods.peers import ADAMW_RATES
 from gradline.lab.problems.catalogue import TRAINED
 from gradline.lab.studies import Setting, Study, Tuned, plan, plan_tuned
 from gradline.lab.studies.running import choices, final_loss, lowest, run_study
@@ -103,8 +104,8 @@ def test_names_choose_among_candidates():
     assert [method.name for method in study.methods] == ["angle"]
     (tuned,) = study.tuned
     assert tuned.name == "adamw-tuned"
-    assert len(tuned.candidates) == 6
-    assert len(tuned.others) == 12
+    assert len(tuned.candidates) == len(ADAMW_RATES)
+    assert len(tuned.others) == 2 * len(ADAMW_RATES)
     assert {setting.budget for setting in study.settings} == {2000, 500}
     assert studies.load("train").tuned[0].others == ()
 

@@ -73,27 +73,34 @@ def pack_directory(
     """Add the runs of a directory that are of no comparison to a packed file; return what it holds.
 
     Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
-    by several people: see `known_runs`. Only where the directory has runs of a later revision of a method, its earlier
-    runs on the same problem are dropped: they have other steps.
+    by several people: see `known_runs`. Of a method that has been revised, the runs of the last revision on a problem
+    are kept: earlier ones have other steps.
 
     Args:
         directory: that studies were run into.
         path: the file; it need not exist.
-        report: receives messages about files that are not used.
+        report: receives messages about files that are not used, and runs that are not kept.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     new = traces(directory, points=PACKED_POINTS, report=report)
-    revisions = {(one.problem, one.method): _revision(one) for one in new}
-    kept = [one for one in before.traces if _revision(one) >= revisions.get((one.problem, one.method), 0)]
-    found = {one.key: one for one in (*kept, *new) if not one.header.run.benchmark}
+    found = _latest({one.key: one for one in (*before.traces, *new) if not one.header.run.benchmark}, report)
     made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
-    packed = replace(before, commands=tuple(made_by), traces=tuple(found.values()))
+    packed = replace(before, commands=tuple(made_by), traces=found)
     pack(packed, path)
     return packed
 
 
-def _revision(trace: Trace) -> int:
-    return int(trace.header.run.method.to_dict()["revision"])
+def _latest(found: dict[str, Trace], report: Report | None) -> tuple[Trace, ...]:
+    """Return the runs of the last revision of each method on each problem."""
+    revisions = {key: int(one.header.run.method.to_dict()["revision"]) for key, one in found.items()}
+    last: dict[tuple[str, str], int] = {}
+    for key, one in found.items():
+        last[one.problem, one.method] = max(revisions[key], last.get((one.problem, one.method), 0))
+    kept = tuple(one for key, one in found.items() if revisions[key] == last[one.problem, one.method])
+    if len(kept) < len(found) and report is not None:
+        earlier = plural(len(found) - len(kept), "run")
+        report(f"not kept, because there are runs of the same methods after they were revised: {earlier}")
+    return kept
 
 
 def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | None = None) -> dict[str, float]:

@@ -33,8 +33,8 @@ WARM_UP = 0.1
 SGD_RATES = (1e-2, 0.1, 1.0, 10.0, 100.0)
 ADAM_RATES = (1e-4, 1e-3, 1e-2, 0.1, 1.0)
 """Grids of odd length, so that each has a median."""
-MOMENTUM_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
-ADAMW_RATES = (3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1)
+MOMENTUM_RATES = (1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0)
+ADAMW_RATES = (1e-4, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 0.1, 0.3)
 """Grids of learning rates with schedules."""
 
 
