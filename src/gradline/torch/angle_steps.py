@@ -21,6 +21,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
             usual, and uphill
             along the last step
 
+Parameters without a gradient stay where they are, except in the first search, which moves all that it began with.
+
 The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearchOptimizer(params, searches.Angle(),
 direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
 
@@ -41,11 +43,9 @@ from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.torch.angle_state import AngleState, Phase
 from gradline.torch.base import caller, warn_of
 from gradline.torch.buckets import (
-    AVERAGE,
     DISPLACEMENT,
     Bucket,
     add_state,
-    average,
     buckets_of,
     measured,
     slope_along_step,
@@ -203,8 +203,6 @@ class AngleSteps(AngleState):
             weight = (_POWER + 1.0) / (self._averaged + _POWER)
             for bucket in buckets:
                 bucket.average(weight)
-            if self._idle:
-                average(self._idle[1], self._idle[0], weight)
             if self._context.statistics.places:
                 self._average_statistics(weight)
 
@@ -334,7 +332,7 @@ class AngleSteps(AngleState):
         return step * scale
 
     def _collected(self) -> list[Bucket]:
-        """Return all parameters that have a gradient, in buckets with their gradients."""
+        """Return all parameters that have or had a gradient, in buckets with their gradients."""
         buckets = self._buckets
         if buckets is not None and all(map(Bucket.collect, buckets)):
             for parameter in self._others:
@@ -348,8 +346,6 @@ class AngleSteps(AngleState):
             add_state(parameter, self.state[parameter], average=self.average)
         ids = set(map(id, moving))
         self._others = [parameter for parameter in self._parameters() if id(parameter) not in ids]
-        idle = [parameter for parameter in self._others if AVERAGE in self.state.get(parameter, {})]
-        self._idle = [list(map(local, idle)), [local(self.state[p][AVERAGE]) for p in idle]] if idle else []
         self._buckets = buckets = buckets_of(self.param_groups, ids, self.state)
         for bucket in buckets:
             bucket.collect()
