@@ -227,7 +227,8 @@ class Packed(Bucket):
     """A bucket of small parameters on a CPU, in flat tensors. Its methods are those of `Bucket`, on one tensor each."""
 
     def _hold(self, state: Mapping[Tensor, Any]) -> None:
-        pair = torch.empty(2, sum(map(Tensor.numel, self.parameters)), dtype=self.sort[0])  # gradient and displacement
+        size = sum(map(Tensor.numel, self.parameters))
+        pair = self.parameters[0].new_empty(2, size)  # gradient and displacement
         flat = torch.empty_like(pair[0])
 
         def packed(name: str, whole: Tensor | None = None) -> list[Tensor]:

@@ -146,7 +146,7 @@ class ValueSensor(Sensor):
         if isinstance(loss, Tensor) and loss.numel() == 1:
             return (loss.detach().reshape(()),)
         if isinstance(loss, float | int):
-            return (torch.tensor(float(loss), dtype=torch.float64),)
+            return (torch.tensor(float(loss), dtype=torch.float64, device="cpu"),)
         got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise TypeError(
             f"closure must return the loss, one number ({type(self.search).__name__} compares it), got {got}"
