@@ -194,7 +194,7 @@ def test_angle_refuses_sparse_gradients_too():
 @pytest.mark.parametrize("build", [gradline.Angle, gradline.GOLSI])
 @pytest.mark.parametrize("width", [1, 5000])
 def test_torchs_default_device_changes_nothing(build, width):
-    """Parameters may be elsewhere than where `torch.set_default_device` has new tensors made; on "meta", without values."""
+    """Parameters need not be where `torch.set_default_device` has new tensors made: on "meta" they have no values."""
     points = []
     for device in ("cpu", "meta"):
         parameter = nn.Parameter(torch.linspace(1.0, 2.0, width))
