@@ -12,6 +12,7 @@ from helpers import plain_angle
 from torch import nn
 
 import gradline
+from gradline.protocol import Stop
 from gradline.torch.outliers import OutlierGuard
 
 
@@ -152,6 +153,23 @@ def test_a_step_after_which_the_loss_rises_steeply_is_looked_at_twice_then_halve
     assert halved[41] == sizes[39] / 2.0
     _, thrice, _ = steep(gradline.Angle, (40, 41, 42))
     assert not torch.equal(thrice[42], thrice[41])  # longer gradients for good are not the step's fault
+
+
+def test_a_step_too_short_to_be_halved_is_undone_and_called_uphill():
+    """Everything is finite: the loss increases along the shortest step allowed."""
+    point = nn.Parameter(torch.ones(4, dtype=torch.float64))
+    optimizer = gradline.Angle([point], step_first=1e-3, step_min=1e-3, step_max=1.5e-3)
+    points = []
+    for call in range(12):
+        points.append(point.detach().clone())
+        point.grad = torch.full_like(point, -1e5 if call > 9 else 1.0)
+        optimizer.step()
+    assert optimizer.last.stop is Stop.STEP_MIN
+    assert optimizer.last.step == 0.0
+    assert torch.equal(point, points[-3])
+    point.grad = torch.full_like(point, 1.0)
+    optimizer.step()  # a first search begins
+    assert torch.equal(optimizer.state[point]["origin"], points[-3])
 
 
 @pytest.mark.parametrize("bad", [(40,), (40, 41), (40, 41, 42), range(40, 60), (5, 6, 7)])

@@ -176,11 +176,11 @@ class AngleSteps(AngleState):
     def _step(self, buckets: list[Bucket], gg: float, gu: float, uu: float, *, scaled: bool) -> bool:
         """Accept the current point and take the next step from it; return whether a step was taken or given up."""
         if not (math.isfinite(gg) and math.isfinite(gu) and math.isfinite(uu)) or self._overflows(buckets, gg):
-            return self._halve(buckets, patience=_PATIENCE[scaled])
+            return self._halve(buckets, _PATIENCE[scaled], Stop.NON_FINITE)
         norm = math.sqrt(gg)
         if self._overshoots(buckets, norm):
             self._guard = self._guard.after(norm)
-            return self._halve(buckets, patience=_PATIENCE[False])
+            return self._halve(buckets, _PATIENCE[False], Stop.STEP_MIN)
         self._failures = 0
         state = self._driver.state
         memory = self.search.count_step(state.memory)
@@ -225,8 +225,8 @@ class AngleSteps(AngleState):
         self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
-    def _halve(self, buckets: list[Bucket], *, patience: int) -> bool:
-        """Evaluate a rejected point again, halve its step, and undo it where that does not help."""
+    def _halve(self, buckets: list[Bucket], patience: int, stop: Stop) -> bool:
+        """Evaluate a rejected point again, halve its step, and undo it if it cannot be halved, for the reason given."""
         self._context.statistics.put_back()
         self._failures += 1
         driver = self._driver
@@ -243,7 +243,7 @@ class AngleSteps(AngleState):
             return False
         for bucket in buckets:
             bucket.go_back()
-        record = self._record(memory.step, Outcome(0.0, None, Stop.NON_FINITE, self.search.start()))
+        record = self._record(memory.step, Outcome(0.0, None, stop, self.search.start()))
         self._forget(buckets)
         state = driver.state
         driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
