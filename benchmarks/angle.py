@@ -1,4 +1,4 @@
-"""What `Angle` is made of, one part changed at a time: training losses on the problems that it was tuned on.
+"""What `Angle` is made of, one part changed at a time: training losses of the average on the problems it was tuned on.
 
     python benchmarks/angle.py                              # all variants, two seeds: about 20 minutes of one core
     python benchmarks/angle.py --problems regression --seeds 1
@@ -121,7 +121,7 @@ def method(name: str) -> Peer:
     search, displacement, direction = VARIANTS[name]
 
     def build(objective: Objective) -> Stepper:
-        stepper = Searching(objective, search, direction)
+        stepper = Searching(objective, search, direction, average=True)
         stepper.optimizer._session.sensor.buffers["displacement"] = displacement()
         return stepper
 
@@ -185,10 +185,21 @@ def main() -> None:
             for setting in settings:
                 rows.setdefault(name, []).append(measure(setting, name, arguments.seeds, known, keep))
                 progress.advance(task)
-    table = Table("variant", *(setting.name for setting in settings), box=None)
+    show([setting.problem.name for setting in settings], rows)
+
+
+def show(problems: list[str], rows: dict[str, list[float]]) -> None:
+    """Print geometric means of losses over those of the first variant: over all settings, and for each problem."""
+    first = next(iter(rows.values()))
+    table = Table("variant", "all", "lower in", *dict.fromkeys(problems), box=None)
     for name, losses in rows.items():
-        table.add_row(name, *(f"{loss:.2g}" for loss in losses))
-    Console(width=200).print(table)
+        ratios = [math.log(loss / base) for loss, base in zip(losses, first, strict=True)]
+        parts = [
+            [r for r, other in zip(ratios, problems, strict=True) if other == one] for one in dict.fromkeys(problems)
+        ]
+        means = [f"{math.exp(statistics.fmean(part)):.2g}×" for part in (ratios, *parts)]
+        table.add_row(name, means[0], f"{sum(r < 0.0 for r in ratios)} of {len(ratios)}", *means[1:])
+    Console(width=160).print(table)
 
 
 if __name__ == "__main__":
