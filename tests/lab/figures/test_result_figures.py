@@ -39,9 +39,9 @@ def test_every_figure_and_study_is_there():
 @pytest.mark.parametrize("name", RESULTS)
 def test_it_is_drawn(name, runs, tmp_path):
     figure = FIGURES[name]
-    runs = runs_of(name, runs)
+    data = figure.data(runs_of(name, runs))
     for inks in (LIGHT, DARK):
-        for part, drawn in figure.drawings(figure.data(runs), inks=inks).items():
+        for part, drawn in figure.drawings(data, inks=inks).items():
             for axis in drawn.axes:
                 assert name in ("table_3", "study_direction_vs_step") or axis.lines, f"{name} has an empty panel"
             assert matplotlib.colors.to_hex(drawn.get_facecolor()) == inks.page

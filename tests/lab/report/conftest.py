@@ -9,9 +9,9 @@ from gradline.lab import report, run_study, studies
 
 
 @pytest.fixture(scope="session")
-def page_file(store, tmp_path_factory):
+def page_file(store, made_once):
     """The page of the small store, without illustrations."""
-    return report.write(store, tmp_path_factory.mktemp("page") / "report.html", illustrations=False)
+    return made_once("report.html", lambda file: report.write(store, file, illustrations=False))
 
 
 @pytest.fixture(scope="session")

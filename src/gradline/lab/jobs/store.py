@@ -77,6 +77,7 @@ class Store:
         self.folder = self.directory / "runs"
         self._report = report or _warn
         self._reported: set[Path] = set()
+        self._version = version("gradline")  # once: it is read from a file
         self._reported_versions: set[str] = set()
         self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read completely
 
@@ -155,7 +156,7 @@ class Store:
 
     def _compare_version(self, header: Header) -> None:
         """Report once that results were computed by another version of gradline."""
-        made, here = header.versions.get("gradline"), version("gradline")
+        made, here = header.versions.get("gradline"), self._version
         if made is not None and made != here and made not in self._reported_versions:
             self._reported_versions.add(made)
             self._report(
