@@ -691,7 +691,9 @@ def test_the_title_of_an_axis_is_below_its_ticks_and_above_the_legend(look):
     chart = watched.page.locator("article#overview .chart")
     for width in (1280, 420):
         watched.page.set_viewport_size({"width": width, "height": 900})
-        watched.page.wait_for_function(f"document.querySelector('article#overview .chart').layout.width <= {width}")
+        watched.page.wait_for_function(
+            "width => document.querySelector('article#overview .chart').layout.width <= width", arg=width
+        )
         title, ticks, legend = (
             chart.locator(part).first.bounding_box() for part in (".g-xtitle", ".xaxislayer-above", "g.legend")
         )
