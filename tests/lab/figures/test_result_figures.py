@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -28,7 +29,12 @@ def runs(store):
 
 def runs_of(name, runs):
     """The runs of a figure; those of `today` need packages that may be missing, so they are the committed ones."""
-    return runs if name != "study_today" else [run for run in traces(PACKED) if run.budget == 1000]
+    return runs if name != "study_today" else committed()
+
+
+@cache
+def committed():
+    return [run for run in traces(PACKED) if run.budget == 1000]
 
 
 def test_every_figure_and_study_is_there():
