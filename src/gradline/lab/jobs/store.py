@@ -16,7 +16,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import pyarrow.parquet as pq
 from gradline.lab.jobs.result import COLUMNS, LATER, Header, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
+from gradline.lab.tools.versions import version
 
 FORMAT = "2"
 """Format of the files; files of another format are not used."""
@@ -77,7 +77,6 @@ class Store:
         self.folder = self.directory / "runs"
         self._report = report or _warn
         self._reported: set[Path] = set()
-        self._version = version("gradline")  # once: it is read from a file
         self._reported_versions: set[str] = set()
         self._checked: dict[Path, tuple[int, int]] = {}  # time and size of files that were read completely
 
@@ -156,7 +155,7 @@ class Store:
 
     def _compare_version(self, header: Header) -> None:
         """Report once that results were computed by another version of gradline."""
-        made, here = header.versions.get("gradline"), self._version
+        made, here = header.versions.get("gradline"), version("gradline")
         if made is not None and made != here and made not in self._reported_versions:
             self._reported_versions.add(made)
             self._report(
