@@ -16,7 +16,7 @@ MACHINES ?= ATEN_CPU_CAPABILITY=default,MKL_CBWR=COMPATIBLE,ONEDNN_MAX_CPU_ISA=S
   ONEDNN_MAX_CPU_ISA=AVX2,OMP_NUM_THREADS=2 \
   MKL_CBWR=COMPATIBLE,OMP_NUM_THREADS=1
 
-.PHONY: study test test-fast test-slow test-machines test-dist dist lint format docs benchmark clean
+.PHONY: study test test-fast test-slow test-machines test-dist dist style lint format docs benchmark clean
 .DEFAULT_GOAL := test
 
 # Byte code is made when a module is first imported; to make it of every module took most of the installation's time.
@@ -42,7 +42,7 @@ study: .venv/study  ## The paper's study on the breast-cancer data (SEEDS=10 for
 	$(BIN)/gradline results $(OUT)
 	$(BIN)/gradline report $(OUT) --out $(OUT)/report.html
 
-test: lint  ## Lint, type-check and test: within 5 minutes on two cores
+test: style  ## Lint, type-check (in a test, beside the others) and test: within 5 minutes on two cores
 	$(PYTEST) -n 2 --dist worksteal
 
 test-fast: .venv/installed  ## The core alone (protocol, searches, conformance suite): within a minute
@@ -69,9 +69,11 @@ test-dist: dist  ## The core's tests as they are in the sdist, on the wheel in a
 	build/dist/.venv/bin/pip install --quiet --disable-pip-version-check -c constraints.txt "$$(ls dist/*.whl)[test,study]"
 	cd build/dist && .venv/bin/gradline --version && .venv/bin/python -m pytest -q $(CORE) tests/lab/cli tests/torch/test_optimizer.py
 
-lint: .venv/installed
+style: .venv/installed
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
+
+lint: style  ## Lint and type-check alone
 	$(BIN)/mypy
 
 format: .venv/installed

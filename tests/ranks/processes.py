@@ -18,7 +18,14 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
 
-PRELOADED = ["torch", "torch.distributed.checkpoint.state_dict", "torch.distributed.fsdp", "gradline"]
+PRELOADED = [
+    "torch",
+    "torch._dynamo",  # DistributedDataParallel imports it
+    "torch.distributed.checkpoint.state_dict",
+    "torch.distributed.fsdp",
+    "gradline.torch",
+    "pytest",
+]
 PATIENCE = 240.0
 """Seconds after which a rank that does not answer is a failure of the test, not of the whole session."""
 

@@ -10,10 +10,10 @@ from torch.distributed.checkpoint.state_dict import StateDictOptions, get_state_
 def save(rank, size, folder, kind, ways, flat, closure):
     """Train, save, go on. Also: how many batches had been drawn when it was saved."""
     problem = Trained(rank, size, kind=kind, model=net, **ways)
-    problem.train(5, closure=closure)
+    problem.train(4, closure=closure)
     _save(problem, folder, flat)
     drawn = problem.optimizer.evaluations
-    return *problem.train(4, closure=closure), problem.whole(), drawn
+    return *problem.train(2, closure=closure), problem.whole(), drawn
 
 
 def resume(rank, size, folder, kind, ways, flat, closure, drawn):
@@ -22,7 +22,7 @@ def resume(rank, size, folder, kind, ways, flat, closure, drawn):
     _load(problem, folder, flat)
     for _ in range(drawn):
         problem.draw()
-    return *problem.train(4, closure=closure), problem.whole()
+    return *problem.train(2, closure=closure), problem.whole()
 
 
 def _save(problem, folder, flat):

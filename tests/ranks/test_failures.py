@@ -139,7 +139,7 @@ def test_each_rank_raises_its_own_failure(two):
 
 def not_finite(rank, size, way):
     """One rank's loss is NaN for a while."""
-    problem = Trained(rank, size, kind=way, model=net)
+    problem = Trained(rank, size, kind=way, search="GolsI as published", model=net)
     calls = []
 
     def closure():

@@ -140,7 +140,7 @@ def test_a_model_whose_output_hides_its_tensors(two, place):
 
 
 def spread(rank, size):
-    problem = Trained(rank, size, kind="ddp", model=net, spread=True)
+    problem = Trained(rank, size, kind="ddp", search="GolsI as published", model=net, spread=True)
     calls = []
 
     def closure():

@@ -11,7 +11,15 @@ from torch.nn.parallel import DistributedDataParallel
 import gradline
 from gradline.searches import Angle, Armijo, GolsI, GolsMax, Prls
 
-SEARCHES = {"Angle": Angle, "GolsI": GolsI, "GolsMax": GolsMax, "Armijo": Armijo, "Prls": Prls}
+# The first steps are such that the first search needs few evaluations.
+SEARCHES = {
+    "Angle": functools.partial(Angle, step_first=0.5),
+    "GolsI": functools.partial(GolsI, step_first=0.1),
+    "GolsI as published": GolsI,
+    "GolsMax": functools.partial(GolsMax, step_min=0.01),
+    "Armijo": Armijo,
+    "Prls": Prls,
+}
 DIRECTIONS = {
     None: None,
     "Adam": torch.optim.Adam,
@@ -51,7 +59,7 @@ class Trained(Problem):
             fully_shard(self.model)
         options["model"] = self.model if given else None
         if search is None:
-            self.optimizer = gradline.Angle(self.model.parameters(), **options)
+            self.optimizer = gradline.Angle(self.model.parameters(), step_first=0.25, **options)
         else:
             self.optimizer = gradline.LineSearchOptimizer(
                 self.model.parameters(), SEARCHES[search](), direction=DIRECTIONS[direction], **options
@@ -82,6 +90,6 @@ def net(inputs):
     return nn.Sequential(nn.Linear(inputs, 7), nn.Tanh(), nn.Linear(7, 5, bias=False), nn.Tanh(), nn.Linear(5, 1))
 
 
-def train(rank, size, kind, search, direction, closure, steps=6, **options):
+def train(rank, size, kind, search, direction, closure, steps=4, **options):
     problem = Trained(rank, size, kind=kind, search=search, direction=direction, model=net, **options)
     return *problem.train(steps, closure=closure), problem.whole()

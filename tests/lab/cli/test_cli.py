@@ -40,7 +40,7 @@ def gradline(*arguments, **environment):
 def finished(tmp_path_factory):
     """The directory of a small study, made by the command."""
     directory = tmp_path_factory.mktemp("cli") / "out"
-    done = gradline("run", "bcwd", *SMALL, "--out", directory, "--workers", "1")
+    done = gradline("run", "bcwd", *SMALL, "--out", directory, "--backend", "inline")
     assert done.returncode == 0, done.stderr
     return directory, done
 

@@ -2,6 +2,7 @@
 
 import io
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -47,12 +48,22 @@ def interrupted(kind, runs, rounds, data=None):
     return results | finish(running) | {result.run.key: result for result in running.finished()}
 
 
+@cache
+def uninterrupted(kind, *variant):
+    """The results of `RUNS`, made once for each engine and variant of it or of the runs."""
+    return finish(kind(custom_runs() if variant == ("custom",) else RUNS, blobs()))
+
+
+def custom_runs():
+    return [replace(one, problem=replace(one.problem, **CUSTOM)) for one in RUNS]
+
+
 @pytest.mark.parametrize("rounds", [[0], [1], [17], [3, 9, 1, 1, 5, 20], [38, 2, 2]])
 @pytest.mark.parametrize("large", [False, True])
 def test_lock_step_goes_on_bit_for_bit(monkeypatch, rounds, large):
     if large:
         monkeypatch.setattr(layers, "LARGE", 0)
-    whole = finish(Lockstep(RUNS, blobs()))
+    whole = uninterrupted(Lockstep, "large" if large else "small")
     resumed = interrupted(Lockstep, RUNS, rounds)
     assert whole.keys() == resumed.keys()
     for key in whole:
@@ -62,9 +73,8 @@ def test_lock_step_goes_on_bit_for_bit(monkeypatch, rounds, large):
 @pytest.mark.parametrize("rounds", [[0], [5], [1, 2, 40, 60]])
 @pytest.mark.parametrize("custom", [False, True])
 def test_the_ordinary_engine_goes_on_bit_for_bit(rounds, custom):
-    runs = [replace(one, problem=replace(one.problem, **CUSTOM)) for one in RUNS] if custom else RUNS
-    whole = finish(Ordinary(runs, blobs()))
-    resumed = interrupted(Ordinary, runs, rounds)
+    whole = uninterrupted(Ordinary, *["custom"] * custom)
+    resumed = interrupted(Ordinary, custom_runs() if custom else RUNS, rounds)
     assert whole.keys() == resumed.keys()
     for key in whole:
         identical(whole[key], resumed[key])

@@ -139,7 +139,7 @@ def test_with_repetition():
 
 def alone_and_among_others(problem, method, size, **options):
     """Each of some runs by itself, and among others that come and go, in two orders."""
-    runs = [run(problem, method, batch_size=size, seed=seed, budget=60 + 9 * seed, **options) for seed in range(5)]
+    runs = [run(problem, method, batch_size=size, seed=seed, budget=50 + 9 * seed, **options) for seed in range(3)]
     others = [run(problem, other, batch_size=size, seed=9, **options) for other in ("armijo", "prls", "fixed-1")]
     data = blobs(dtype=np.dtype(options.get("problem_options", {}).get("dtype", "float64")).type)
     together, reversed_ = lockstep(runs + others, data), lockstep([*others, *reversed(runs)], data)

@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import matplotlib
@@ -28,7 +29,12 @@ def runs(store):
 
 def runs_of(name, runs):
     """The runs of a figure; those of `today` need packages that may be missing, so they are the committed ones."""
-    return runs if name != "study_today" else [run for run in traces(PACKED) if run.budget == 1000]
+    return runs if name != "study_today" else committed()
+
+
+@cache
+def committed():
+    return [run for run in traces(PACKED) if run.budget == 1000]
 
 
 def test_every_figure_and_study_is_there():
@@ -39,9 +45,9 @@ def test_every_figure_and_study_is_there():
 @pytest.mark.parametrize("name", RESULTS)
 def test_it_is_drawn(name, runs, tmp_path):
     figure = FIGURES[name]
-    runs = runs_of(name, runs)
+    data = figure.data(runs_of(name, runs))
     for inks in (LIGHT, DARK):
-        for part, drawn in figure.drawings(figure.data(runs), inks=inks).items():
+        for part, drawn in figure.drawings(data, inks=inks).items():
             for axis in drawn.axes:
                 assert name in ("table_3", "study_direction_vs_step") or axis.lines, f"{name} has an empty panel"
             assert matplotlib.colors.to_hex(drawn.get_facecolor()) == inks.page

@@ -9,9 +9,9 @@ from gradline.lab import report, run_study, studies
 
 
 @pytest.fixture(scope="session")
-def page_file(store, tmp_path_factory):
+def page_file(store, made_once):
     """The page of the small store, without illustrations."""
-    return report.write(store, tmp_path_factory.mktemp("page") / "report.html", illustrations=False)
+    return made_once("report.html", lambda file: report.write(store, file, illustrations=False))
 
 
 @pytest.fixture(scope="session")
@@ -33,6 +33,7 @@ def chromium():
     if not found:
         pytest.skip("no Chromium is installed (Debian and Ubuntu: apt install chromium)")
     with api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox"])
+        quick = "--js-flags=--max-lazy --no-opt --single-threaded"  # no page runs long enough for compiled code
+        browser = playwright.chromium.launch(executable_path=found[0], args=["--no-sandbox", quick])
         yield browser
         browser.close()

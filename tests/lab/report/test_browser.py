@@ -60,6 +60,41 @@ def look(chromium, page_file):
     assert [trouble for watched in opened for trouble in watched.troubles] == []
 
 
+AS_OPENED = """() => {
+  for (const chart of report.charts) {
+    if (!chart.zoom && fieldsOf(chart.form) === chart.initial) continue;
+    chart.zoom = null;
+    for (const _ of [1, 2]) {  // some fields have other options after the first
+      setFields(chart.form, new URLSearchParams(chart.initial));
+      chart.prepare();
+    }
+    if (chart.drawn) chart.draw();
+  }
+  for (const one of document.querySelectorAll("details")) one.open = false;
+  history.replaceState(null, "", location.pathname);
+  scrollTo(0, 0);
+  return report.charts.every((chart) => fieldsOf(chart.form) === chart.initial);
+}"""
+
+
+@pytest.fixture(scope="module")
+def opened(chromium, page_file):
+    """The page, opened once: to open it takes far longer than most tests."""
+    watched = Watched(chromium, page_file)
+    yield watched
+    watched.context.close()
+
+
+@pytest.fixture
+def watched(opened):
+    """The page with all its choices as at first; at the end, see that nothing went wrong in it."""
+    opened.page.mouse.move(0, 0)
+    assert opened.page.evaluate(AS_OPENED)
+    yield opened
+    troubles, opened.troubles = opened.troubles, []
+    assert troubles == []
+
+
 def lines(drawn):
     """The middle lines of means that are shown: bands have no hover."""
     return [trace for trace in drawn["data"] if trace.get("hoverinfo") != "skip" and trace.get("visible", True) is True]
@@ -69,8 +104,8 @@ def numbers(values):
     return np.array([np.nan if value is None else value for value in values], dtype=float)
 
 
-def test_every_chart_is_drawn_when_it_comes_into_sight(look):
-    watched = look()
+def test_every_chart_is_drawn_when_it_comes_into_sight_and_fits_every_screen(look):
+    watched = look(viewport={"width": 1440, "height": 800})
     articles = watched.page.eval_on_selector_all("article:has(.chart)", "all => all.map(one => one.id)")
     assert len(articles) >= 13
     last = f"article#{articles[-1]} .chart"
@@ -81,10 +116,11 @@ def test_every_chart_is_drawn_when_it_comes_into_sight(look):
         for trace in drawn["data"]:
             assert len(trace["y"]) == len(trace["x"]) > (name not in ("overview", "search")), name
             assert any(value is not None for value in trace["y"]), name
+    assert watched.page.evaluate("location.hash") == "", "nothing was chosen"
+    nothing_is_wider_than_the_screen(watched)
 
 
-def test_means_are_those_of_the_figures(look, store):
-    watched = look()
+def test_means_are_those_of_the_figures(watched, store):
     data = FIGURES["figure_8"].data(store)
     for measure in (TRAIN_ERROR, TRAIN_LOSS):
         watched.choose("measure", measure.words)
@@ -101,8 +137,7 @@ def test_means_are_those_of_the_figures(look, store):
                 np.testing.assert_allclose(numbers(trace["y"]), band.middle, rtol=3e-3)
 
 
-def test_all_runs_are_those_of_the_store(look, store):
-    watched = look()
+def test_all_runs_are_those_of_the_store(watched, store):
     watched.choose("look", "all runs")
     watched.choose("measure", "training loss")
     watched.choose("panel", "B = 10")
@@ -121,8 +156,7 @@ def test_all_runs_are_those_of_the_store(look, store):
 
 
 @pytest.mark.slow
-def test_scale_and_axis(look):
-    watched = look()
+def test_scale_and_axis(watched):
     assert watched.drawn()["layout"]["yaxis"]["type"] == "log"
     watched.choose("scale", "linear")
     drawn = watched.drawn()
@@ -138,8 +172,7 @@ def test_scale_and_axis(look):
 
 
 @pytest.mark.slow
-def test_a_step_comes_with_its_axis(look):
-    watched = look()
+def test_a_step_comes_with_its_axis(watched):
     watched.choose("measure", "step α")
     layout = watched.drawn()["layout"]
     assert (layout["xaxis"]["title"]["text"], layout["yaxis"]["title"]["text"]) == ("iterations", "step α")
@@ -147,8 +180,7 @@ def test_a_step_comes_with_its_axis(look):
     assert watched.drawn()["layout"]["xaxis"]["title"]["text"] == "evaluations"
 
 
-def test_lines_and_panels_can_be_chosen(look):
-    watched = look()
+def test_lines_and_panels_can_be_chosen(watched):
     assert {trace["xaxis"] for trace in watched.drawn()["data"]} == {"x", "x2"}
     watched.choose("panel", "B = 50")
     assert {trace["xaxis"] for trace in watched.drawn()["data"]} == {"x"}
@@ -159,8 +191,7 @@ def test_lines_and_panels_can_be_chosen(look):
     assert watched.page.locator("#figure_8-status").inner_text() == "Nothing is chosen, so nothing is shown."
 
 
-def test_a_choice_changes_a_chart_and_does_not_build_it_anew(look):
-    watched = look()
+def test_a_choice_changes_a_chart_and_does_not_build_it_anew(watched):
     watched.drawn()
     watched.page.evaluate("document.querySelector('article#figure_8 .main-svg').dataset.kept = 'yes'")
     watched.choose("measure", "training loss")
@@ -202,8 +233,8 @@ def test_every_control_of_every_chart_can_be_used(look):
         assert article.locator(".status").inner_text().endswith(".")
 
 
-def test_lines_differ_in_more_than_colour(look):
-    looks = {trace["name"]: (trace["line"]["dash"], trace["marker"]["symbol"]) for trace in lines(look().drawn())}
+def test_lines_differ_in_more_than_colour(watched):
+    looks = {trace["name"]: (trace["line"]["dash"], trace["marker"]["symbol"]) for trace in lines(watched.drawn())}
     assert len(set(looks.values())) == len(looks) == 2
 
 
@@ -212,8 +243,7 @@ RESET = f"{FIRST} .modebar-btn[data-title='Reset zoom']"
 
 
 @pytest.mark.parametrize("by", ["button", "double click"])
-def test_zoom_by_mouse_and_reset_to_what_is_shown_now(look, by):
-    watched = look()
+def test_zoom_by_mouse_and_reset_to_what_is_shown_now(watched, by):
     watched.drawn()
     watched.choose("measure", "step α")  # Plotly's own reset would go back to the range of the first measure
     before = watched.page.evaluate(RANGES)
@@ -233,8 +263,7 @@ def test_zoom_by_mouse_and_reset_to_what_is_shown_now(look, by):
 
 
 @pytest.mark.slow
-def test_hovering_says_the_value(look):
-    watched = look()
+def test_hovering_says_the_value(watched):
     watched.drawn()
     box = watched.page.locator(f"{FIRST} .chart .nsewdrag").first.bounding_box()
     for share in (0.3, 0.5, 0.7, 0.9):
@@ -278,17 +307,18 @@ def test_the_keyboard_is_enough(look):
     assert {"panel", "look", "scale", "axis", "line", "control download"} <= reached
 
 
-@pytest.mark.parametrize("width", [320, 420, 768, 1440])
-def test_nothing_is_wider_than_the_screen(look, width):
-    watched = look(viewport={"width": width, "height": 800})
-    for article in watched.page.eval_on_selector_all("article:has(.chart)", "all => all.map(one => one.id)"):
-        drawn = watched.drawn(f"article#{article}")
-        assert drawn["layout"]["width"] <= width
-    assert watched.page.evaluate("document.documentElement.scrollWidth") <= width
-    panels = {trace["yaxis"] for trace in watched.drawn()["data"]}
-    left = watched.page.evaluate("document.querySelector('article#figure_8 .chart').layout.xaxis2.domain[0]")
-    assert panels == {"y", "y2"}
-    assert (left == 0.0) == (width < 480), "on a phone panels are one below the other"
+def nothing_is_wider_than_the_screen(watched):
+    page = watched.page
+    for width in (1440, 768, 420, 320):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function(
+            "width => [...document.querySelectorAll('.chart')].every(one => one.layout.width <= width)", arg=width
+        )
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        panels = {trace["yaxis"] for trace in watched.drawn()["data"]}
+        left = page.evaluate("document.querySelector('article#figure_8 .chart').layout.xaxis2.domain[0]")
+        assert panels == {"y", "y2"}
+        assert (left == 0.0) == (width < 480), "on a phone panels are one below the other"
 
 
 @pytest.mark.slow
@@ -334,8 +364,7 @@ def download(watched, selector, folder):
         return path.name, list(csv.DictReader(file))
 
 
-def test_the_data_of_a_chart_can_be_saved(look, store, tmp_path):
-    watched = look()
+def test_the_data_of_a_chart_can_be_saved(watched, store, tmp_path):
     name, rows = download(watched, f"{FIRST} .download", tmp_path)
     assert name == "figure_8.csv"
     assert len(rows) == 24 * 61
@@ -354,10 +383,9 @@ def test_the_data_of_a_chart_can_be_saved(look, store, tmp_path):
 
 
 @pytest.mark.slow
-def test_tables_can_be_saved(look, store, tmp_path):
+def test_tables_can_be_saved(watched, store, tmp_path):
     from gradline.lab import summary
 
-    watched = look()
     name, rows = download(watched, "#save-runs", tmp_path)
     assert name == "runs.csv"
     table = summary(store)
@@ -385,8 +413,7 @@ def test_print_has_all_charts_in_light_colours_and_no_controls(look):
     assert watched.drawn()["layout"]["font"]["color"] == "#e8eaee"
 
 
-def test_nothing_can_leave_the_page(look):
-    watched = look()
+def test_nothing_can_leave_the_page(watched):
     blocked = watched.page.evaluate(
         "fetch('https://gradline.invalid/').then(() => 'sent', error => error.constructor.name)"
     )
@@ -446,8 +473,7 @@ def test_names_are_only_names(look, tmp_path, monkeypatch):
 # ---- what is shown at once
 
 
-def test_the_first_chart_marks_the_best_of_each_row(look, store):
-    watched = look()
+def test_the_first_chart_marks_the_best_of_each_row(watched, store):
     *bars, ends = watched.drawn("article#overview")["data"]
     problems = watched.drawn("article#overview")["layout"]["yaxis"]["ticktext"]
     watched.choose("problem", "NetPI", "article#overview")
@@ -498,8 +524,7 @@ def test_claims_that_were_not_run_are_folded_away(chromium, tmp_path, look):
     assert folded.locator("tbody tr").first.is_visible()
 
 
-def test_networks_stand_side_by_side_on_one_scale(look):
-    watched = look()
+def test_networks_stand_side_by_side_on_one_scale(watched):
     watched.choose("facet", "all")
     watched.choose("panel", "B = 50")
     drawn = watched.drawn()
@@ -515,8 +540,7 @@ def test_networks_stand_side_by_side_on_one_scale(look):
 
 
 @pytest.mark.parametrize("problem", ["all", "NetPI"])
-def test_why_searches_ended_adds_up_and_costs_are_there(look, problem):
-    watched = look()
+def test_why_searches_ended_adds_up_and_costs_are_there(watched, problem):
     watched.choose("problem", problem, "article#endings")
     drawn = watched.drawn("article#endings")
     rows = len(drawn["layout"]["yaxis"]["ticktext"])
@@ -530,8 +554,7 @@ def test_why_searches_ended_adds_up_and_costs_are_there(look, problem):
     assert (numbers(mean["x"]) >= 1.0).all()
 
 
-def test_one_search_can_be_opened_probe_by_probe(look):
-    watched = look()
+def test_one_search_can_be_opened_probe_by_probe(watched):
     article = watched.page.locator("article#search")
     watched.drawn("article#search")
     assert article.locator(".probes tbody tr").count() > 1
@@ -611,17 +634,10 @@ def test_an_address_that_makes_no_sense_does_no_harm(look):
     assert watched.drawn()["layout"]["yaxis"]["title"]["text"] == "training error"
 
 
-def test_before_anything_is_chosen_the_address_is_plain(look):
-    watched = look()
-    watched.drawn()
-    assert watched.page.evaluate("location.hash") == ""
-
-
 # ---- the buttons and the legend of a chart
 
 
-def test_no_button_sends_anything_to_a_server(look):
-    watched = look()
+def test_no_button_sends_anything_to_a_server(watched):
     watched.drawn()
     titles = watched.page.eval_on_selector_all(
         ".modebar-btn", "all => [...new Set(all.map(one => one.dataset.title ?? one.getAttribute('aria-label')))]"
@@ -636,8 +652,10 @@ def test_no_button_sends_anything_to_a_server(look):
 
 
 @pytest.mark.parametrize("width", [420, 1280])
-def test_the_buttons_are_not_over_titles(look, width):
-    watched = look(viewport={"width": width, "height": 900})
+def test_the_buttons_are_not_over_titles(request, width):
+    wide = width == 1280  # as the page that other tests share
+    watched = request.getfixturevalue("watched" if wide else "look")
+    watched = watched if wide else watched(viewport={"width": width, "height": 900})
     for article in ("article#figure_8", "article#overview", "article#search"):
         watched.drawn(article)
         watched.page.locator(f"{article} .chart").hover()
@@ -654,9 +672,8 @@ def test_the_buttons_are_not_over_titles(look, width):
             assert apart, (article, text.text_content())
 
 
-@pytest.mark.parametrize("width", [420, 1280])
-def test_the_title_of_an_axis_is_below_its_ticks_and_above_the_legend(look, width):
-    watched = look(viewport={"width": width, "height": 900})
+def test_the_title_of_an_axis_is_below_its_ticks_and_above_the_legend(look):
+    watched = look()
     watched.drawn("article#overview")
     watched.page.evaluate(
         """() => {  // a legend of many rows beside a long name of a setting, which leaves it little width
@@ -671,20 +688,24 @@ def test_the_title_of_an_axis_is_below_its_ticks_and_above_the_legend(look, widt
         }"""
     )
     chart = watched.page.locator("article#overview .chart")
-    title, ticks, legend = (
-        chart.locator(part).first.bounding_box() for part in (".g-xtitle", ".xaxislayer-above", "g.legend")
-    )
-    assert ticks["y"] + ticks["height"] <= title["y"]
-    assert title["y"] + title["height"] <= legend["y"]
-    card, drawing = watched.page.locator("article#overview").bounding_box(), chart.locator(".main-svg").first
-    for part in (drawing, chart.locator(".modebar")):
-        box = part.bounding_box()
-        assert card["x"] <= box["x"]
-        assert box["x"] + box["width"] <= card["x"] + card["width"]
+    for width in (1280, 420):
+        watched.page.set_viewport_size({"width": width, "height": 900})
+        watched.page.wait_for_function(
+            "width => document.querySelector('article#overview .chart').layout.width <= width", arg=width
+        )
+        title, ticks, legend = (
+            chart.locator(part).first.bounding_box() for part in (".g-xtitle", ".xaxislayer-above", "g.legend")
+        )
+        assert ticks["y"] + ticks["height"] <= title["y"]
+        assert title["y"] + title["height"] <= legend["y"]
+        card, drawing = watched.page.locator("article#overview").bounding_box(), chart.locator(".main-svg").first
+        for part in (drawing, chart.locator(".modebar")):
+            box = part.bounding_box()
+            assert card["x"] <= box["x"]
+            assert box["x"] + box["width"] <= card["x"] + card["width"]
 
 
-def test_the_legend_and_the_check_boxes_agree(look):
-    watched = look()
+def test_the_legend_and_the_check_boxes_agree(watched):
     watched.drawn()
 
     def shows(*names):
@@ -741,13 +762,13 @@ def test_nothing_of_a_chart_is_cut_on_a_phone(look):
                 assert watched.page.locator(f"article#{name}").evaluate(CUT) == [], (name, measure)
 
 
-def test_illustrations_are_dark_on_a_dark_page(look, store, tmp_path, monkeypatch):
+def test_illustrations_are_dark_on_a_dark_page(look, one_run, tmp_path, monkeypatch):
     from gradline.lab import report
     from gradline.lab.report import page
 
     results = {name: figure for name, figure in FIGURES.items() if figure.needs}
     monkeypatch.setattr(page, "FIGURES", {"figure_4": FIGURES["figure_4"], **results})
-    file = report.write(store, tmp_path / "page.html")
+    file = report.write(one_run, tmp_path / "page.html")
     for scheme in ("light", "dark"):
         watched = look(file, color_scheme=scheme)
         watched.page.locator("#figure_4").scroll_into_view_if_needed()

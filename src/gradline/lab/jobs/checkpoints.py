@@ -18,7 +18,6 @@ import zipfile
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Absent
 from gradline.lab.problems import Problem
 from gradline.lab.tools.files import Report, atomic_write
+from gradline.lab.tools.versions import version
 
 FORMAT = 2
 

@@ -25,7 +25,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import cache
-from importlib.metadata import version
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
@@ -33,6 +32,7 @@ from numpy.typing import NDArray
 
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems.task import Measured
+from gradline.lab.tools.versions import version
 from gradline.protocol import Origin, Outcome, Stop
 
 _ITERATION = ("evaluations", "probes", "step", "stop", "slope", "norm")

@@ -16,7 +16,6 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +26,7 @@ import pyarrow.parquet as pq
 from gradline.lab.jobs.result import COLUMNS, LATER, Header, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
+from gradline.lab.tools.versions import version
 
 FORMAT = "2"
 """Format of the files; files of another format are not used."""

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from gradline.installing import how_to_install
 from gradline.lab.tools.arguments import require_name
+from gradline.lab.tools.versions import version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -37,7 +37,8 @@ def verb(source: str | None, markdown: bool) -> None:
     from gradline.lab.findings.bounded import first_claim
     from gradline.lab.findings.claims import claims as held
 
-    verdicts = [first_claim(), *(held(_summary(Path(source))) if source else [])]
+    of_runs = held(_summary(Path(source))) if source else []  # first: a folder without results is told at once
+    verdicts = [first_claim(), *of_runs]
     if markdown:
         click.echo(table_of(verdicts))
         return
