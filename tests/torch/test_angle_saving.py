@@ -90,6 +90,42 @@ def test_training_resumes_bit_for_bit(phase, average, inside, first):
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["outside eval", "inside"])
+def test_training_in_half_precision_resumes_bit_for_bit(inside):
+    """Average and displacement are in float32, more exact than the parameters."""
+
+    def build():
+        problem = Problem(dtype=torch.bfloat16)
+        problem.optimizer = gradline.Angle(problem.model.parameters())
+        return problem
+
+    problem, other = build(), build()
+    for _ in range(40):
+        problem.turn()
+    if inside:
+        problem.optimizer.eval()
+    other.model.load_state_dict(stored(problem.model.state_dict()))
+    other.optimizer.load_state_dict(stored(problem.optimizer.state_dict()))
+    problem.optimizer.train()
+    other.draws.set_state(problem.draws.get_state())
+    for _ in range(3):
+        states = zip(problem.optimizer.state.values(), other.optimizer.state.values(), strict=True)
+        for held, loaded in states:
+            assert held["average"].dtype == held["displacement"].dtype == torch.float32
+            assert all(torch.equal(value, loaded[name]) for name, value in held.items())
+        problem.turn()
+        other.turn()
+
+
+def test_the_record_of_the_last_step_is_loaded():
+    problem = problem_of(40)
+    other = problem_of()
+    other.optimizer.load_state_dict(stored(problem.optimizer.state_dict()))
+    one, another = problem.optimizer.last, other.optimizer.last
+    assert (one.outcome, one.memory, one.cosine) == (another.outcome, another.memory, another.cosine)
+    assert one.memory != one.outcome.memory
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside eval", "inside"])
 @pytest.mark.parametrize("phase", PHASES)
 def test_the_first_thing_after_loading_may_be_an_evaluation(phase, inside):
     problem = problem_of(PHASES[phase])
