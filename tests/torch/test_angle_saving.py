@@ -116,6 +116,16 @@ def test_training_in_half_precision_resumes_bit_for_bit(inside):
         other.turn()
 
 
+@pytest.mark.parametrize("average", [True, False], ids=["average", "last"])
+def test_a_state_taken_inside_eval_is_not_changed_afterwards(average):
+    problem = problem_of(40, average=average)
+    with problem.optimizer.eval():
+        state = problem.optimizer.state_dict()
+        before = copy.deepcopy(state)
+    for held, kept in zip(state["state"].values(), before["state"].values(), strict=True):
+        assert all(torch.equal(value, kept[name]) for name, value in held.items())
+
+
 def test_the_record_of_the_last_step_is_loaded():
     problem = problem_of(40)
     other = problem_of()
