@@ -178,19 +178,19 @@ def winners(packed: Packed, known: Comparison) -> str:
 
 def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
-    free = [name for name in known.free if name not in ("angle", "angle-last")]
+    free = [name for name in known.free if name not in ("angle", "angle-adam")]
     rows = []
     for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
         cells = [f"`{setting.name}`", known.sizes[setting.name]]
-        for method in ("angle", "angle-last"):
+        for method in ("angle", "angle-adam"):
             by = known.beaten(method, free).get(setting.name, [])
             losses = lines[method]
             shown = f"{number(losses.median)} ({number(losses.best)} to {number(losses.worst)})"
             cells += [shown, ", ".join(f"{name_of(name)} {number(lines[name].median)}" for name in by[:3])]
             cells[-1] += f" and {len(by) - 3} more" if len(by) > 3 else ""
         rows.append(cells)
-    return table(["setting", "batches", "angle", "beaten by", "angle-last", "beaten by"], rows, words=range(6))
+    return table(["setting", "batches", "angle", "beaten by", "angle-adam", "beaten by"], rows, words=range(6))
 
 
 def failures(packed: Packed, known: Comparison) -> str:

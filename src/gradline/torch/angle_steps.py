@@ -10,6 +10,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
     START   finite               Adam's direction d is computed; the first search begins, and the  FIRST
                                  parameters move to its first probe, x0 + α d
     FIRST   any                  the search asks for another step: move to x0 + α d                FIRST
+    FIRST   far longer than      reported to the search as not finite, twice in a row at most      FIRST
+            usual
     FIRST   any                  the search ends without a step: back to x0                        START
     FIRST   finite               the search accepts this probe: continue as in phase STEPS         STEPS
     STEPS   finite               the point x is accepted and averaged; the angle between gradient  STEPS
@@ -280,7 +282,9 @@ class AngleSteps(AngleState):
         finite = all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)
         if self._context.ranks.any(not finite):
             gd = math.nan  # gradients may be finite there, as of a linear loss
-        outcome = driver.observe(Slope(gd))
+        far = self._failures < LOOKS and self._guard.is_far(math.sqrt(gg))
+        self._failures = self._failures + 1 if far else 0
+        outcome = driver.observe(Slope(math.inf if far else gd))
         if outcome is None:
             self._context.statistics.put_back()
             self._to_probe(buckets)
@@ -295,6 +299,7 @@ class AngleSteps(AngleState):
             self._moving = False
             return True
         self._phase = Phase.STEPS
+        self._failures = 0
         for bucket in buckets:
             bucket.accept_probe(outcome.step)
         self._accept(buckets)
