@@ -11,6 +11,7 @@ from helpers import Problem, equal
 from torch import nn
 
 import gradline
+from gradline.torch import buckets
 
 PHASES = {"START": 0, "FIRST": 4, "STEPS": 40}
 
@@ -116,8 +117,11 @@ def test_training_in_half_precision_resumes_bit_for_bit(inside):
         other.turn()
 
 
+@pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("average", [True, False], ids=["average", "last"])
-def test_a_state_taken_inside_eval_is_not_changed_afterwards(average):
+def test_a_state_taken_inside_eval_is_not_changed_afterwards(average, packed, monkeypatch):
+    if not packed:
+        monkeypatch.setattr(buckets, "is_small", lambda parameters: False)
     problem = problem_of(40, average=average)
     with problem.optimizer.eval():
         state = problem.optimizer.state_dict()
