@@ -3,11 +3,15 @@
 import gc
 import os
 
+import hypothesis
 import pytest
 
 # Before torch is imported, and for all processes that tests start: tiny tensors are faster on one thread, and on a busy
 # machine two threads wait for each other.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+hypothesis.settings.register_profile("busy", deadline=None)  # no test may need a quiet machine
+hypothesis.settings.load_profile("busy")
 
 
 @pytest.fixture(autouse=True, scope="session")

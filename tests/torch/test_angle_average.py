@@ -199,6 +199,22 @@ def test_parameters_without_a_gradient_stay_and_are_averaged_where_they_are():
             torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
 
 
+def test_parameters_without_a_gradient_may_change_their_precision():
+    problem = Gated(model=gated)
+    problem.optimizer = gradline.Angle(problem.model.parameters())
+    for call in range(40):
+        problem.uses = (0, 1) if call < 30 else (0,)
+        problem.turn()
+    kept = problem.optimizer._buckets
+    problem.turn()
+    assert problem.optimizer._buckets is kept  # they are made anew only where something has changed
+    problem.model[1].float()
+    problem.turn()
+    for parameter in problem.model[1].parameters():
+        held = problem.optimizer.state[parameter]
+        assert {held[name].dtype for name in ("origin", "average", "displacement", "exp_avg")} == {torch.float32}
+
+
 def test_without_an_average_parameters_without_a_gradient_are_evaluated_where_they_are():
     problem = Gated(model=gated)
     problem.optimizer = gradline.Angle(problem.model.parameters(), average=False)
@@ -223,6 +239,9 @@ def test_frozen_after_a_restart_parameters_are_evaluated_where_they_are():
     problem.turn()
     with problem.optimizer.eval():
         assert equal(here, problem.parameters())
+    for _ in range(20):
+        problem.turn()
+        assert equal(here[:2], problem.parameters()[:2])
 
 
 def test_frozen_parameters_stay_and_move_again():

@@ -213,6 +213,20 @@ def test_many_bad_batches_undo_the_step_and_say_so():
     assert problem.loss().item() < 1.0
 
 
+def test_a_first_search_without_a_step_leaves_the_running_statistics_as_they_were():
+    problem = problem_of(1)
+    with problem.optimizer.eval():
+        before = values(problem)
+
+    def spoil_until_it_ends():
+        while not problem.optimizer.iterations:
+            spoil(problem)
+
+    with pytest.warns(RuntimeWarning, match=r"not finite: nothing was changed \(9 probes\)$"):
+        spoil_until_it_ends()
+    assert equal(before, values(problem))
+
+
 def test_parameters_that_became_infinite_come_back():
     """The displacement is then not finite either, and zero times infinity is not zero."""
     problem = problem_of(40)

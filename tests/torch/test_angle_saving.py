@@ -11,6 +11,7 @@ from helpers import Problem, equal
 from torch import nn
 
 import gradline
+from gradline.torch import buckets
 
 PHASES = {"START": 0, "FIRST": 4, "STEPS": 40}
 
@@ -87,6 +88,55 @@ def test_training_resumes_bit_for_bit(phase, average, inside, first):
         problem.turn()
         other.turn()
     assert_same(point(problem), point(other))
+
+
+@pytest.mark.parametrize("inside", [False, True], ids=["outside eval", "inside"])
+def test_training_in_half_precision_resumes_bit_for_bit(inside):
+    """Average and displacement are in float32, more exact than the parameters."""
+
+    def build():
+        problem = Problem(dtype=torch.bfloat16)
+        problem.optimizer = gradline.Angle(problem.model.parameters())
+        return problem
+
+    problem, other = build(), build()
+    for _ in range(40):
+        problem.turn()
+    if inside:
+        problem.optimizer.eval()
+    other.model.load_state_dict(stored(problem.model.state_dict()))
+    other.optimizer.load_state_dict(stored(problem.optimizer.state_dict()))
+    problem.optimizer.train()
+    other.draws.set_state(problem.draws.get_state())
+    for _ in range(3):
+        states = zip(problem.optimizer.state.values(), other.optimizer.state.values(), strict=True)
+        for held, loaded in states:
+            assert held["average"].dtype == held["displacement"].dtype == torch.float32
+            assert all(torch.equal(value, loaded[name]) for name, value in held.items())
+        problem.turn()
+        other.turn()
+
+
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("average", [True, False], ids=["average", "last"])
+def test_a_state_taken_inside_eval_is_not_changed_afterwards(average, packed, monkeypatch):
+    if not packed:
+        monkeypatch.setattr(buckets, "is_small", lambda parameters: False)
+    problem = problem_of(40, average=average)
+    with problem.optimizer.eval():
+        state = problem.optimizer.state_dict()
+        before = copy.deepcopy(state)
+    for held, kept in zip(state["state"].values(), before["state"].values(), strict=True):
+        assert all(torch.equal(value, kept[name]) for name, value in held.items())
+
+
+def test_the_record_of_the_last_step_is_loaded():
+    problem = problem_of(40)
+    other = problem_of()
+    other.optimizer.load_state_dict(stored(problem.optimizer.state_dict()))
+    one, another = problem.optimizer.last, other.optimizer.last
+    assert (one.outcome, one.memory, one.cosine) == (another.outcome, another.memory, another.cosine)
+    assert one.memory != one.outcome.memory
 
 
 @pytest.mark.parametrize("inside", [False, True], ids=["outside eval", "inside"])

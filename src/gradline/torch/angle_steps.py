@@ -339,7 +339,7 @@ class AngleSteps(AngleState):
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have or had a gradient, in buckets with their gradients."""
         buckets = self._buckets
-        if buckets is not None and all(map(Bucket.collect, buckets)):
+        if buckets is not None and all(bucket.collect() for bucket in buckets):
             for parameter in self._others:
                 if parameter.grad is not None:
                     break

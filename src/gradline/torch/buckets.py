@@ -207,17 +207,15 @@ class Idle(Bucket):
     """A bucket of parameters without a gradient, which stay where they are; a line search moves them along its line."""
 
     def collect(self) -> bool:
-        """Get the current points; return False if dtype, device or layout changed."""
+        """Get the current points; return False if dtype or device changed."""
         self.points = list(map(local, self.parameters))
-        kinds = [(point.dtype, point.device, point.stride()) for point in self.points]
-        return kinds == [(*self.sort, stride) for stride in self._strides]
+        return all((point.dtype, point.device) == self.sort for point in self.points)
 
     def aim(self) -> None:
-        """Save the points as origins and average; the direction is zero."""
+        """Save the points as origins and average; the direction stays zero."""
         self.save()
         if self.averages:
             self.average(1.0)
-        self.forget()
 
     def move(self, step: float, times: float) -> None:
         """Stay."""
