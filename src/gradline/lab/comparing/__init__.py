@@ -268,14 +268,12 @@ class _Bar(Observer):
         )
 
     def update(self, snapshot: Snapshot) -> None:
-        """Draw how far it is."""
         self._bar.n = round(100 * snapshot.fraction)
         self._bar.refresh()
         if snapshot.fraction >= 1.0:
             self._bar.close()
 
     def message(self, text: str) -> None:
-        """Say it."""
         self._notice(text)
 
     error = message

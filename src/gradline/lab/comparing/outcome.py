@@ -47,7 +47,6 @@ class Row(Entry):
 
     @property
     def code(self) -> str:
-        """The lines that make it in a training loop."""
         return code(METHODS[self.method])
 
 
@@ -153,7 +152,6 @@ class Outcome:
         return "\n".join([*table, "", *self.sentences, "", self.best.code])
 
     def _repr_html_(self) -> str:
-        """Show the table, the conclusions and the code in a notebook."""
         macros: Any = template("macros.html.jinja").module
         return str(macros.summary(self, text_table(*self.cells())))
 

@@ -68,12 +68,10 @@ class Ordinary:
 
     @property
     def active(self) -> int:
-        """Runs not finished."""
         return len(self._waiting) + (self._training is not None)
 
     @property
     def evaluations(self) -> float:
-        """Evaluations so far, as they count for budgets."""
         return self._evaluations + (0.0 if self._training is None else self._training.evaluations)
 
     def advance(self) -> None:
@@ -89,12 +87,10 @@ class Ordinary:
             self._training = None
 
     def finished(self) -> list[Result]:
-        """Return the results of runs that finished since the last call."""
         done, self._done = self._done, []
         return [table.result(run, seconds, NAME, status, reason) for run, table, seconds, status, reason in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        """Return what has been measured of the current run."""
         return {} if self._training is None else {self._training.run.key: self._training.table.measurements()}
 
     def state_dict(self) -> dict[str, Any]:
@@ -161,12 +157,10 @@ class _Training:
         return self._objective.counter.evaluations if own is None else own
 
     def start(self) -> None:
-        """Measure where the run starts."""
         if not self.over:
             self._measure()
 
     def iterate(self) -> None:
-        """Make one step."""
         if self.over:
             return
         before = self.evaluations
@@ -274,7 +268,6 @@ class _Training:
         )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         objective = self._objective
         objective.model.load_state_dict(state["model"])
         self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))

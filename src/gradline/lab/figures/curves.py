@@ -96,11 +96,9 @@ class Measure(NamedTuple):
 
     @property
     def against(self) -> str:
-        """What it is shown against."""
         return "iterations" if self.name == "step" else "evaluations"
 
     def linear(self) -> Measure:
-        """The same on a linear scale."""
         return self._replace(logarithmic=False)
 
     def shown(self, values: Array) -> Array:
@@ -238,7 +236,6 @@ class Curves:
         ]
 
     def part(self, *problems: str) -> Curves:
-        """The curves of some problems only."""
         planned = tuple(one for one in self.planned if one.problem in problems)
         return Curves(tuple(self.of(problem=problems)), planned)
 

@@ -102,7 +102,6 @@ class Comparison:
 
     @property
     def targets(self) -> dict[str, float]:
-        """The training loss to be reached, of each setting."""
         return {s.name: -math.inf if s.target is None else s.target for s in self.settings}
 
     @cached_property
@@ -120,7 +119,6 @@ class Comparison:
         )
 
     def part(self, settings: Iterable[str]) -> Table:
-        """Return the table of some settings."""
         return {name: self.table[name] for name in settings}
 
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:

@@ -82,7 +82,6 @@ class Trace:
 
     @property
     def angled(self) -> bool:
-        """Whether angles were measured."""
         return bool(np.isfinite(self.values["angle"]).any())
 
 

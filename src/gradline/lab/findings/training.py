@@ -55,12 +55,10 @@ class Entry:
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """Validation losses by seed."""
         return self.by_seed("validation_loss")
 
     @property
     def validation_loss(self) -> Spread:
-        """Validation loss over seeds."""
         return spread(self.losses.values())
 
     @property
@@ -87,7 +85,6 @@ class Entry:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The reasons of runs that failed or diverged."""
         return failures(self.runs)
 
     @property
@@ -115,7 +112,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Problem, batch size and evaluations."""
         return f"{self.setting.name}, {self.setting.budget:,}"
 
     @property
@@ -183,7 +179,6 @@ class Training:
 
     @property
     def methods(self) -> list[str]:
-        """All methods of which there are runs."""
         return list(dict.fromkeys(name for case in self.cases for name in case.entries))
 
     def part(self, *, held_out: bool | None = None, short: bool | None = None) -> Training:

@@ -29,7 +29,6 @@ class Inline(Executor):
     """Runs each task immediately in the calling thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run `fn` and return a finished future."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         try:
@@ -54,7 +53,6 @@ class Processes(Executor):
         self._killed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run `fn` as soon as a process is free."""
         return self._threads.submit(self._run, partial(fn, *args, **kwargs))
 
     def _run(self, call: Callable[[], Any]) -> Any:
@@ -87,7 +85,6 @@ class Processes(Executor):
             pool.shutdown(wait=wait)
 
     def kill(self) -> None:
-        """Kill the processes."""
         with self._lock:
             self._killed = True
             for pool in [*self._idle, *self._busy]:

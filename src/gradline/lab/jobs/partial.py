@@ -75,7 +75,6 @@ class Following:
         self._next = time.monotonic() + INTERVAL
 
     def close(self) -> None:
-        """Close the follower."""
         self._try(lambda follower: follower.close())
 
     def _try(self, call: Callable[[Follower], None]) -> None:

@@ -100,7 +100,6 @@ class Result(Header):
 
     @property
     def header(self) -> Header:
-        """The result without its table."""
         return Header(*(getattr(self, one.name) for one in dataclasses.fields(Header)))
 
 
@@ -123,7 +122,6 @@ class Table:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations so far."""
         return len(self._iterations) // len(_ITERATION) - 1
 
     def add(self, evaluations: float, probes: int, origin: Origin[Any], outcome: Outcome[Any]) -> None:
@@ -166,16 +164,13 @@ class Table:
         return {name: columns[name].astype(kind) for name, kind in COLUMNS.items()}
 
     def measurements(self) -> Measurements:
-        """Return the measurements so far."""
         return measurements(self.columns())
 
     def result(self, run: Run, seconds: float, engine: str, status: Status = Status.DONE, reason: str = "") -> Result:
-        """Return the table as a result."""
         made_with = versions() | {run.method.package: run.method.version()}
         return Result(run, seconds, engine, made_with, status, reason, columns=self.columns())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the table as plain values."""
         return {
             "every": self._every,
             "next": self._next,
@@ -187,7 +182,6 @@ class Table:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Table:
-        """Return the table of a `state_dict`."""
         if state["stops"] != STOPS:
             raise ValueError("state must be of this version of gradline (it has other reasons for searches to stop)")
         if state.get("columns") != list(_MEASURED):

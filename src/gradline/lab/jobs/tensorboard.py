@@ -54,7 +54,6 @@ class TensorBoard:
         self._curves: dict[tuple[Any, ...], _Curve] = {}
 
     def follow(self, measured: dict[str, tuple[Run, Measurements]], finished: set[str]) -> None:
-        """Write new points."""
         settings: dict[tuple[Any, ...], list[tuple[Run, Measurements]]] = {}
         for run, points in measured.values():
             setting = (folder_of(run), run.budget, run.repetition, run.diagonal, run.angle)
@@ -68,7 +67,6 @@ class TensorBoard:
             self._curves[setting].write(runs, ended, self._clock())
 
     def close(self) -> None:
-        """Write the remaining points and close the files."""
         for curve in self._curves.values():
             curve.finish()
 
@@ -114,7 +112,6 @@ class _Curve:
         self._writer.file_writer.add_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
 
     def finish(self) -> None:
-        """Write all points and close the file."""
         self._put(_shared(self._written, self._latest))
         self._writer.close()
 

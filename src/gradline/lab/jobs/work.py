@@ -65,15 +65,12 @@ class WorkerSettings:
         return self.mailbox / "stop"
 
     def progress(self, task: Task) -> Path:
-        """Return the file with a task's progress."""
         return self.mailbox / f"{task.name}.json"
 
     def partial(self, task: Task) -> Path:
-        """Return the file with a task's partial results."""
         return self.mailbox / f"{task.name}{partial.SUFFIX}"
 
     def remove_reports(self, task: Task) -> None:
-        """Remove a task's progress and partial results."""
         self.progress(task).unlink(missing_ok=True)
         self.partial(task).unlink(missing_ok=True)
 

@@ -76,13 +76,11 @@ class Gradients(Stepper):
         self._measured = measured or super().measured
 
     def step(self) -> None:
-        """Make one evaluation on the next mini-batch, and the step."""
         self.objective.next_batch()
         self.optimizer.zero_grad()
         self._take(self.objective.backward())
 
     def measured(self) -> Model:
-        """Return a context manager with the model to be measured."""
         return self._measured()
 
 
@@ -97,7 +95,6 @@ class AngleSteps(Gradients):
 
     @property
     def evaluations(self) -> float:
-        """Gradients used so far."""
         return self.optimizer.evaluations
 
     @property
@@ -106,7 +103,6 @@ class AngleSteps(Gradients):
         return self._record
 
     def step(self) -> None:
-        """Make one evaluation on the next mini-batch, and the step."""
         before = self.optimizer.iterations
         super().step()
         self._record = self.optimizer.last if self.optimizer.iterations > before else None
@@ -117,11 +113,9 @@ class AngleSteps(Gradients):
             yield self.objective.model
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizer's state, which has the average."""
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
 
 
@@ -141,7 +135,6 @@ class OneBatch(Stepper):
         self._name, self._default = flag or ("", True)
 
     def step(self) -> None:
-        """Make one step on the next mini-batch."""
         self.objective.next_batch()
         self._optimizer.zero_grad()
         self._optimizer.step(self._closure)
@@ -190,12 +183,10 @@ class Searching(Stepper):
 
     @property
     def evaluations(self) -> float:
-        """Evaluations of all searches so far."""
         return self.optimizer.evaluations
 
     @property
     def record(self) -> Record[Any, Any]:
-        """The search of the last step."""
         assert self.optimizer.last is not None
         return self.optimizer.last
 
@@ -206,7 +197,6 @@ class Searching(Stepper):
         return list(line.origins)
 
     def step(self) -> None:
-        """Make one search."""
         self.optimizer.step(self._closure)
         if self._average is not None:
             self._average.update_parameters(self.objective.model)
@@ -228,16 +218,13 @@ class Searching(Stepper):
             self.direction = [part.clone() for part in session.line.directions]  # type: ignore[union-attr]
 
     def measured(self) -> Model:
-        """Return a context manager with the model to be measured."""
         return super().measured() if self._average is None else nullcontext(self._average.module)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the optimizer and of the average."""
         average = None if self._average is None else dict(self._average.state_dict())
         return {"optimizer": self.optimizer.state_dict(), "average": average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         if self._average is not None:
             self._average.load_state_dict(state["average"])

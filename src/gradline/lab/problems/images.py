@@ -36,7 +36,6 @@ class Residual(nn.Module):
         self.aside = nn.Conv2d(before, after, 1, stride=stride, bias=False) if stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the input to the output of the convolutions."""
         hidden = torch.relu(self.norms[0](self.first(x)))
         return torch.relu(self.aside(x) + self.norms[1](self.second(hidden)))
 

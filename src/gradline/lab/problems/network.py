@@ -96,25 +96,21 @@ class Network(Problem):
         return _data(self.data, self.z_score, self.dtype)
 
     def build(self, seed: int) -> Task:
-        """Build the network, with the initial weights of a seed."""
         from gradline.lab.problems.networks import task
 
         return task(self, self.load(), seed=seed)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the network that `to_dict` described."""
         enums = {"activation": Activation(values["activation"]), "loss": Loss(values["loss"])}
         return super().from_dict(values | enums)
 
     @property
     def samples(self) -> int:
-        """Number of training samples."""
         return _shape(self.data)[0]
 
     @property
     def parameters(self) -> int:
-        """Number of weights and biases of the network; of a `model` that of its parameters."""
         if self.model is not None:
             return super().parameters
         _, inputs, outputs = _shape(self.data)
@@ -122,7 +118,6 @@ class Network(Problem):
 
     @property
     def described(self) -> str:
-        """What is trained, in a line."""
         if self.model is not None:
             return f"{self.model} on {self.data}, {self.loss.value}"
         units = ", ".join(map(str, self.hidden)) or "none"

@@ -97,7 +97,6 @@ class Training:
         return Task(self.model, len(train), losses, measure)
 
     def batch(self) -> int:
-        """Return the batch size."""
         return self.batch_size or getattr(self.train, "batch_size", None) or BATCH_SIZE
 
     def _evaluate(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
@@ -219,7 +218,6 @@ class Script(Problem):
     batch_sizes: tuple[int, ...] = (BATCH_SIZE,)
 
     def build(self, seed: int) -> Task:
-        """Call the function with the random numbers of a seed, and return its task."""
         return self.training(seed).task()
 
     def training(self, seed: int) -> Training:
@@ -249,7 +247,6 @@ class Script(Problem):
 
     @property
     def described(self) -> str:
-        """What is trained, in a line."""
         return f"{self.function} of {Path(self.path).name}" if self.path else self.function
 
 

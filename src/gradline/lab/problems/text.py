@@ -106,7 +106,6 @@ class Recurrent(nn.Module):
         self.out = nn.Linear(UNITS, symbols)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (batch, length) to scores (batch, length, symbols)."""
         scores: Tensor = self.out(self.cells(self.symbol(x))[0])
         return scores
 

@@ -70,12 +70,10 @@ class Lockstep:
 
     @property
     def active(self) -> int:
-        """Runs not finished."""
         return sum(len(group.rows) for group in self._groups)
 
     @property
     def evaluations(self) -> int:
-        """Evaluations made so far, as they count for budgets."""
         return self._evaluations + sum(row.evaluations for group in self._groups for row in group.rows)
 
     def advance(self) -> None:
@@ -98,16 +96,13 @@ class Lockstep:
             self._groups = [group for group in self._groups if group.rows]
 
     def finished(self) -> list[Result]:
-        """The results of runs that have finished since the last call."""
         done, self._done = self._done, []
         return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        """What has been measured of the runs under way."""
         return {row.run.key: row.table.measurements() for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything to go on from, as tensors and plain values."""
         return {
             "engine": NAME,
             "version": VERSION,

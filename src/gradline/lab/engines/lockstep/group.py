@@ -32,7 +32,6 @@ class Group:
         self._one_size = all(row.directions is None for row in self.rows)
 
     def start(self) -> None:
-        """Measure where the rows start."""
         for row, point in zip(self.rows, self.points.x0, strict=True):
             self._measures.add(row.run, row.table, point, float("nan"))
 
