@@ -30,7 +30,7 @@ COUNTS = {
     "net2-scales": 4 * 3 * 2 * 10,
     "today": 6 * 10 * 5,
     "compare": 30 * 31 * 5,
-    "train": 16 * 2 * 2 * (11 * 5 + 18 + 18 + 6),
+    "train": 16 * 2 * 2 * (11 * 5 + 24 + 21 + 8),
 }
 IMAGES = ("compare", "train", "prls-losses", "net2-scales", "today")
 """Studies with problems on MNIST or CIFAR10, beside those that are called so."""
