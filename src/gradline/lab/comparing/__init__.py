@@ -107,7 +107,7 @@ def compare(
     """
     began = time.monotonic()
     require(minutes is None or budget is None, "minutes", "None if budget is given", "both limit the runs", minutes)
-    require(minutes is None or minutes > 0.0, "minutes", "above 0", "it is a time", minutes)
+    require(minutes is None or 0.0 < minutes < math.inf, "minutes", "above 0 and finite", "it is a time", minutes)
     require(type(seeds) is int and seeds > 0, "seeds", "a whole number above 0", "it counts runs", seeds)
     problem = script(build if callable(build) else Path(build), function)
     size, task, _ = check(problem, batch_size)

@@ -44,13 +44,7 @@ IDLE = 100
 
 
 class Ordinary:
-    """Runs one after another.
-
-    Args:
-        runs: the runs.
-        data: what they are trained on, if their problems are networks; `None`: their problems load it.
-        state: what `state_dict` returned: continue from there, with the same runs.
-    """
+    """Runs one after another; arguments as for `gradline.lab.engines.make`."""
 
     def __init__(
         self, runs: Sequence[Run], data: DataSet | None = None, *, state: dict[str, Any] | None = None

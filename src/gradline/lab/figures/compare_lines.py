@@ -136,16 +136,8 @@ def losses_data(
 ) -> tuple[Losses, ...]:
     """Return what was measured along training: a panel for each setting, a line for each method.
 
-    From where a run failed or diverged on, it is infinite.
-
-    Args:
-        table: runs by setting and method.
-        settings: names of settings.
-        methods: names of methods.
-        measure: "train_loss" or "test_error".
-        against: "evaluations" or "seconds".
-        targets: the training loss to be reached, by setting; it is drawn.
-        points: intervals of a curve, at most.
+    From where a run failed or diverged on, it is infinite. The measure is "train_loss" or "test_error", against
+    "evaluations" or "seconds", at so many points at most; `targets` are drawn beside training losses.
     """
     found = []
     for setting in settings:

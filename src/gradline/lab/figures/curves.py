@@ -40,16 +40,9 @@ def select(
 ) -> list[Trace]:
     """The runs of a figure: of each problem those of one budget and variant, which most runs have; each seed once.
 
-    A directory may hold more than one study. Where two budgets have as many runs, the larger one is taken.
-
-    Args:
-        runs: to choose from.
-        problems: the names of problems.
-        methods: the names of methods.
-        sampling: which kinds.
-        directions: runs whose directions had batches of their own; else those where they had not.
-        angled: runs whose angles were measured; else those whose were not.
-        any_of: methods without any of which there is nothing to show; their budget counts.
+    A directory may hold more than one study. Where two budgets have as many runs, the larger one is taken. Runs with
+    `directions` had batches of their own for directions, and of `angled` ones the angle was measured. Without a run of
+    a method in `any_of` there is nothing to show, and their budget counts.
     """
     wanted = [
         run
@@ -281,16 +274,9 @@ def curves_of(
     methods: Sequence[str] | None = None,
     **choice: Any,
 ) -> Curves:
-    """Return the curves of a figure. Raises `MissingRuns`, naming the study that makes the runs.
+    """Return the curves of a figure (`what`) from runs of a study: all its problems and methods, or those given.
 
-    Args:
-        source: see `Source`.
-        measures: what to show.
-        what: the figure, for messages.
-        study: whose runs they are.
-        problems: see `select`; `None`: the study's.
-        methods: see `select`; `None`: the study's.
-        **choice: see `select`.
+    Other choices are those of `select`. Raises `MissingRuns`, naming the study.
     """
     planned = planned_by(study)
     problems = list(dict.fromkeys(one.problem for one in planned)) if problems is None else problems

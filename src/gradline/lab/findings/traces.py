@@ -145,12 +145,13 @@ def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
         row = {name: _shorter(value) for name, value in trace.summary.items()}
         runs.append({"run": run, "about": about, "summary": row, "steps": len(trace.steps)})
     points = max(len(trace.evaluations) - 1 for trace in traces)
-    numbers = {name: pack_numbers(_column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
+    numbers = {name: pack_numbers(column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
     return {**{kind: [json.loads(text) for text in texts] for kind, texts in shared.items()},
             "points": points, "runs": runs, "numbers": numbers}  # fmt: skip
 
 
-def _column(traces: Sequence[Trace], name: str) -> Array:
+def column(traces: Sequence[Trace], name: str) -> Array:
+    """Return the numbers of a field of all traces, one after another; logarithms of those of a wide range."""
     values: Array = np.concatenate(
         [trace.values[name] if name in _VALUES else getattr(trace, name) for trace in traces]
     )

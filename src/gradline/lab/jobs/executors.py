@@ -121,11 +121,7 @@ def check_backend(backend: str) -> str:
 def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Executor, int]]:
     """Context manager with the executor of a backend and the number of tasks that it runs at once.
 
-    An error within the context kills its processes.
-
-    Args:
-        backend: see the table in the module's docstring.
-        workers: processes; `None`: one per core.
+    An error within the context kills its processes. Without `workers` there is a process for each core.
     """
     if check_backend(backend) == "inline":
         yield Inline(), 1

@@ -39,12 +39,7 @@ Array = NDArray[np.float64]
 
 
 class TensorBoard:
-    """Follower that writes event files, in one folder for each setting.
-
-    Args:
-        folder: the folder. Events that it holds are superseded.
-        clock: returns the time in seconds.
-    """
+    """Follower that writes event files, in one folder for each setting; they supersede those that are there."""
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self.folder = Path(folder)

@@ -85,12 +85,9 @@ class TaskReport:
 
 
 class TaskError(RuntimeError):
-    """A task failed in its worker. Carries the keys of its runs, and the error as text (its class may not exist here).
+    """A task failed in its worker: keys of its runs, last line of the traceback, and all of it.
 
-    Args:
-        keys: keys of the task's runs.
-        error: the last line of the traceback.
-        trace: the traceback.
+    They are texts, since the class of the error may not exist here.
     """
 
     def __init__(self, keys: tuple[str, ...], error: str, trace: str) -> None:

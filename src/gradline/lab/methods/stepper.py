@@ -147,13 +147,9 @@ class OneBatch(Stepper):
 
 
 class Searching(Stepper):
-    """One of gradline's searches; every evaluation has the next mini-batch.
+    """One of gradline's searches, along the update of a torch optimizer; every evaluation has the next mini-batch.
 
-    Args:
-        objective: what is trained.
-        search: the search.
-        direction: the torch optimizer whose update gives the direction; `None`: steepest descent.
-        average: measure an average of the points (`gradline.LateAverage`).
+    Without a `direction` it is steepest descent. With `average` a `gradline.LateAverage` of the points is measured.
     """
 
     def __init__(

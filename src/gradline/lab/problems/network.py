@@ -117,13 +117,17 @@ class Network(Problem):
         return sum((ins + 1) * outs for ins, outs in itertools.pairwise((inputs, *self.hidden, outputs)))
 
     @property
+    def units(self) -> str:
+        """The hidden layers' units as text: "1000, 500, 250", or "10 × 32"."""
+        if len(self.hidden) > 3 and len(set(self.hidden)) == 1:
+            return f"{len(self.hidden)} × {self.hidden[0]}"
+        return ", ".join(map(str, self.hidden)) or "none"
+
+    @property
     def described(self) -> str:
         if self.model is not None:
             return f"{self.model} on {self.data}, {self.loss.value}"
-        units = ", ".join(map(str, self.hidden)) or "none"
-        if len(self.hidden) > 3 and len(set(self.hidden)) == 1:
-            units = f"{len(self.hidden)} × {self.hidden[0]}"
-        hidden = f"hidden units {units}" if self.hidden else "no hidden layer"
+        hidden = f"hidden units {self.units}" if self.hidden else "no hidden layer"
         return f"{self.data}, {hidden}, {self.activation.value}, {self.loss.value}"
 
 

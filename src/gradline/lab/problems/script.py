@@ -269,12 +269,7 @@ def _seeded(seed: int, make: Callable[[], Any]) -> Any:
 
 
 def script(build: str | Path | Callable[[], Any], function: str = "build") -> Script:
-    """Return the problem of a file or of a function.
-
-    Args:
-        build: the path of a Python file, or a function without arguments.
-        function: the name of the function, if `build` is a file.
-    """
+    """Return the problem of a function without arguments, or of the `function` of a Python file."""
     if callable(build):
         place = inspect.getsourcefile(build)
         importable = place is not None and Path(place).suffix == ".py" and Path(place).is_file()
@@ -325,16 +320,9 @@ class TrainingError(ValueError):
 
 
 def check(problem: Script, batch_size: int | None = None) -> tuple[int, Task, Measured]:
-    """Build a problem once, and compute a loss, its gradients and the measures.
+    """Build a problem once; return the batch size, the task, and what it measures at its initial weights.
 
-    Args:
-        problem: what is to be trained.
-        batch_size: samples of a batch; `None`: as the problem has it.
-
-    Returns:
-        The batch size, the task, and what was measured at its initial weights.
-
-    Raises `TrainingError`, which names the line of the user's file.
+    Its loss and gradients are computed too. Raises `TrainingError`, which names the line of the user's file.
     """
     try:
         return _checked(problem, batch_size)

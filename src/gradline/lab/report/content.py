@@ -36,12 +36,6 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def _units(hidden: tuple[int, ...]) -> str:
-    if len(hidden) > 3 and len(set(hidden)) == 1:
-        return f"{len(hidden)} layers of {hidden[0]}"
-    return ", ".join(map(str, hidden)) or "none"
-
-
 def _facts(problem: Problem) -> dict[str, str]:
     """Return what is known of a problem, by the headers of the table of problems."""
     if not isinstance(problem, Network):
@@ -50,7 +44,7 @@ def _facts(problem: Problem) -> dict[str, str]:
     return {
         "Data": problem.data,
         "Network": problem.model or "fully connected",
-        "Hidden units": _units(problem.hidden),
+        "Hidden units": problem.units,
         "Activation": problem.activation.value,
         "Loss": problem.loss.value,
         "Scale of start": f"{problem.scale:.3g}",

@@ -24,11 +24,7 @@ PROBES = 60
 
 
 def searches(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the first searches of a run of each setting, and what was left out and why.
-
-    Args:
-        runs: of a store. Of each setting the one with the lowest seed is taken.
-    """
+    """Return the first searches of the run with the lowest seed of each setting, and what was left out and why."""
     first: dict[tuple[Any, ...], Run] = {}
     for run in sorted(runs, key=_order):
         if isinstance(run.method, SearchMethod) and not run.benchmark:

@@ -44,13 +44,8 @@ ROUNDS = 8
 class Lockstep:
     """Runs of one network (the same data, layers, loss and precision), each in its own iteration and phase.
 
-    Args:
-        runs: the runs; their problems must have equal `group_key`s.
-        data: what they are trained on.
-        state: what `state_dict` gave: go on from there, with the same runs.
+    Arguments as for `gradline.lab.engines.make`.
     """
-
-    accepts = staticmethod(lockstep_accepts)
 
     def __init__(self, runs: Sequence[Run], data: DataSet, *, state: dict[str, Any] | None = None) -> None:
         for run in runs:
