@@ -35,13 +35,6 @@ class Spread(NamedTuple):
     worst: float
 
 
-class Grid(NamedTuple):
-    """A method on a grid: what the grid is called, and the learning rate."""
-
-    family: str
-    rate: float
-
-
 @dataclass(frozen=True)
 class Row:
     """A method on a setting, over its seeds."""
@@ -96,7 +89,7 @@ def failures(records: Iterable[Trajectory]) -> tuple[str, ...]:
     return tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE)
 
 
-def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
+def with_grids(table: Table, grids: Mapping[str, tuple[str, float]]) -> Table:
     """Return the table with two methods in the place of each grid: its best learning rate in a setting, and the median.
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
@@ -108,9 +101,9 @@ def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
         families: dict[str, list[str]] = {}
         for name in methods:
             if name in grids:
-                families.setdefault(grids[name].family, []).append(name)
+                families.setdefault(grids[name][0], []).append(name)
         for family, names in families.items():
-            ranked = sorted(names, key=lambda name: (final_loss(methods[name]), grids[name].rate))
+            ranked = sorted(names, key=lambda name: (final_loss(methods[name]), grids[name][1]))
             for what, chosen in (("best", ranked[0]), ("median", ranked[len(ranked) // 2])):
                 made[setting][f"{family} {what}"] = methods[chosen]
     return made

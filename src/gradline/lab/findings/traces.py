@@ -10,7 +10,6 @@ all curves together, field by field (see `gradline.lab.tools.packing`).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -22,7 +21,7 @@ from numpy.typing import NDArray
 from gradline.lab.findings.query import configuration, summary_row
 from gradline.lab.jobs.result import Header, Result, Status
 from gradline.lab.jobs.runs import Run
-from gradline.lab.tools.packing import pack_numbers, unpack_numbers
+from gradline.lab.tools.packing import pack_numbers, plain_number, unpack_numbers
 
 Array = NDArray[np.float64]
 
@@ -140,9 +139,9 @@ def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
     for trace in traces:
         header, run = trace.header, trace.header.run.to_dict()
         run |= {"problem": place("problems", run["problem"]), "method": place("methods", run["method"])}
-        about = {"seconds": _shorter(header.seconds), "engine": header.engine, "status": header.status.value}
-        about |= {"reason": header.reason, "versions": place("versions", header.versions)}
-        row = {name: _shorter(value) for name, value in trace.summary.items()}
+        about = {"seconds": plain_number(header.seconds, DIGITS), "engine": header.engine, "reason": header.reason}
+        about |= {"status": header.status.value, "versions": place("versions", header.versions)}
+        row = {name: plain_number(value, DIGITS) for name, value in trace.summary.items()}
         runs.append({"run": run, "about": about, "summary": row, "steps": len(trace.steps)})
     points = max(len(trace.evaluations) - 1 for trace in traces)
     numbers = {name: pack_numbers(column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
@@ -189,10 +188,3 @@ def from_values(values: dict[str, Any]) -> tuple[Trace, ...]:
 
 def _take(numbers: Iterator[float], count: int) -> Array:
     return np.fromiter(numbers, np.float64, count)
-
-
-def _shorter(value: Any) -> Any:
-    """Return a number with fewer digits; JSON has no NaN and no infinity."""
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)

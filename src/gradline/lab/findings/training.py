@@ -87,15 +87,6 @@ class Entry:
     def failures(self) -> tuple[str, ...]:
         return failures(self.runs)
 
-    @property
-    def at_edge(self) -> bool:
-        """Whether the chosen learning rate is the lowest or the highest that was tried with its schedule."""
-        if self.chosen is None:
-            return False
-        schedule = self.chosen.rpartition("-")[0]
-        rates = [float(run.method.rpartition("-")[2]) for run in self.candidates if run.method.startswith(schedule)]
-        return float(self.chosen.rpartition("-")[2]) in (min(rates), max(rates))
-
     def seconds_to(self, target: float) -> float:
         """Return the median seed's processor seconds until a measured validation loss is at most the target."""
         return spread(run.first("validation_loss", target, "cpu_seconds") for run in self.runs).median
