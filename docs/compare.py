@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from statistics import median
 
+from marks import fill
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
@@ -403,24 +404,12 @@ PARTS: dict[str, Callable[[Packed, Comparison], str]] = {
 
 def filled(text: str, packed: Packed, known: Comparison) -> str:
     """The page with the parts of the comparison made anew. Raises `ValueError` if a part has no place in it."""
-    return _filled(text, {name: make(packed, known) for name, make in PARTS.items()})
+    return fill(text, "compare.py", {name: make(packed, known) for name, make in PARTS.items()})
 
 
 def filled_training(text: str, packed: Packed, training: Training) -> str:
     """The page with the parts of the study `train` made anew. Raises `ValueError` if a part has no place in it."""
-    return _filled(text, {name: make(packed, training) for name, make in TRAINING_PARTS.items()})
-
-
-def _filled(text: str, parts: Mapping[str, str]) -> str:
-    for name, part in parts.items():
-        begin, end = f"<!-- {name}: made by docs/compare.py -->", f"<!-- {name}: end -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise ValueError(f"the page must have {begin} and {end} once each (the numbers go between them)")
-        before, rest = text.split(begin)
-        inside = before[before.rfind("\n") + 1 :]  # a part of a note is as far in as the note
-        made = "\n".join(f"{inside}{line}".rstrip() for line in part.splitlines())
-        text = f"{before}{begin}\n\n{made}\n\n{inside}{end}{rest.split(end)[1]}"
-    return text
+    return fill(text, "compare.py", {name: make(packed, training) for name, make in TRAINING_PARTS.items()})
 
 
 # ---- Pictures ----
