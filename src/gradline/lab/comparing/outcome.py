@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.findings.measures import Spread, pace, spread
 from gradline.lab.findings.training import Entry
 from gradline.lab.findings.trajectory import Trajectory, trajectory
+from gradline.lab.jobs.result import Array
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
 from gradline.lab.report.page import template
@@ -25,7 +25,6 @@ from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import duration, number, percent, plural
 from gradline.plot.inks import LIGHT, Inks, stroke
 
-Array = NDArray[np.float64]
 PICTURE = "compare"
 PAGE = "report.html"
 CAPTION = "Validation loss against evaluations, a line for each method; of a grid of learning rates the best one."

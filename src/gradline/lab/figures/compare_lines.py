@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
@@ -22,13 +21,13 @@ from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.findings.comparison import Comparison, own
 from gradline.lab.findings.measures import Profile, Table, profile
-from gradline.lab.findings.traces import POINTS, grid_of, held
+from gradline.lab.findings.traces import POINTS, grid_of
+from gradline.lab.jobs.result import Array, held
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from gradline.lab.findings.trajectory import Trajectory
 
-Array = NDArray[np.float64]
 MEASURES = {"train_loss": TRAIN_LOSS, "test_error": TEST_ERROR}
 FARTHEST = 64.0
 """The largest ratio that is shown."""

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import labels
 from gradline.lab.findings.reading import Source, traces
-from gradline.lab.findings.traces import Array, Trace
+from gradline.lab.findings.traces import Trace
+from gradline.lab.jobs.result import Array
 
 NUGGET = 1e-4
 """Added to errors before their logarithm is taken, so that zero can be shown."""
@@ -180,11 +181,8 @@ def cloud(curve: Curve, measure: Measure) -> Band:
     shown = measure.shown(rows)
     if measure.logarithmic:
         shown = np.log10(shown)
-    there = ~np.isnan(shown)
-    count = np.maximum(there.sum(axis=0), 1)
-    filled = np.where(there, shown, 0.0)
-    mean = np.where(there.any(axis=0), filled.sum(axis=0) / count, np.nan)
-    deviation = np.sqrt((np.where(there, filled - mean, 0.0) ** 2).sum(axis=0) / count)
+    there = np.ma.masked_invalid(shown)
+    mean, deviation = (part.filled(np.nan) for part in (there.mean(axis=0), there.std(axis=0)))
     band = Band(x, mean, mean - deviation, mean + deviation)
     return Band(x, *(10.0**line for line in band[1:])) if measure.logarithmic else band
 

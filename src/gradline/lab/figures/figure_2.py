@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
+from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
 
@@ -19,7 +20,6 @@ CAPTION = (
     "same one; dynamic mini-batches give one full of minima that mean nothing (each panel has a scale of its own). The "
     "sign changes of the slope along x (from - to +) stay near those of the full batch under all three."
 )
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 BATCH_SIZE = 10
 

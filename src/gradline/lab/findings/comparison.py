@@ -12,15 +12,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.findings import measures
 from gradline.lab.findings.measures import Row, Table, final_loss, leading, profile
 from gradline.lab.findings.trajectory import Trajectory
+from gradline.lab.jobs.result import Array
 from gradline.lab.methods import GROUPS, METHODS, Peer
 from gradline.lab.studies import Setting, Study
-
-Array = NDArray[np.float64]
 
 TUNED = ("sgd best", "adam best")
 """Methods with a learning rate chosen with the results in hand."""

@@ -17,12 +17,10 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Status
+from gradline.lab.jobs.result import Array, Status
 
-Array = NDArray[np.float64]
 Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
 """Trajectories by setting and method, one for each seed."""
 

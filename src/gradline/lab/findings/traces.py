@@ -16,14 +16,11 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.findings.query import configuration, summary_row
-from gradline.lab.jobs.result import Header, Result, Status
+from gradline.lab.jobs.result import Array, Header, Result, Status, held
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.packing import pack_numbers, plain_number, unpack_numbers
-
-Array = NDArray[np.float64]
 
 POINTS = 300
 """Intervals of a curve's grid."""
@@ -114,14 +111,6 @@ def grid_of(budget: int, points: int = POINTS) -> Array:
 def stride(budget: int, points: int = POINTS) -> int:
     """Return the number of iterations from one step that is kept to the next."""
     return max(1, budget // (2 * points))
-
-
-def held(at: Array, values: Array, grid: Array) -> Array:
-    """Return the last of some values known at each point of a grid; NaN before the first."""
-    if not len(at):
-        return np.full(len(grid), np.nan)
-    place = np.searchsorted(at, grid, side="right") - 1
-    return np.where(place >= 0, np.asarray(values, dtype=np.float64)[np.maximum(place, 0)], np.nan)
 
 
 def to_values(traces: Sequence[Trace]) -> dict[str, Any]:

@@ -53,8 +53,9 @@ STOPS = [stop.name for stop in Stop]
 _CODES = {stop: float(code) for code, stop in enumerate(Stop)}
 _NO_STOP, _NAN = -1.0, float("nan")
 
+Array: TypeAlias = NDArray[np.float64]
 Columns: TypeAlias = dict[str, NDArray[Any]]
-Measurements: TypeAlias = dict[str, NDArray[np.float64]]
+Measurements: TypeAlias = dict[str, Array]
 """The columns `PARTIAL_COLUMNS`, with one row per measurement."""
 
 
@@ -107,6 +108,14 @@ def measurements(columns: Columns) -> Measurements:
     """Return the rows of a table at which losses or errors were measured."""
     measured = ~np.isnan(np.stack([columns[name] for name in _FIRST])).all(axis=0)
     return {name: np.asarray(columns[name], dtype=np.float64)[measured] for name in PARTIAL_COLUMNS}
+
+
+def held(at: Array, values: Array, grid: Array) -> Array:
+    """Return the last of some values known at each point of a grid; NaN before the first."""
+    if not len(at):
+        return np.full(len(grid), np.nan)
+    place = np.searchsorted(at, grid, side="right") - 1
+    return np.where(place >= 0, np.asarray(values, dtype=np.float64)[np.maximum(place, 0)], np.nan)
 
 
 class Table:

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradline.lab.jobs.result import PARTIAL_COLUMNS, Measurements
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, Array, Measurements, held
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.imports import import_extra
 
@@ -34,8 +33,6 @@ FEW = 20
 """Number of points that may be rewritten at any time; more are rewritten after `REST` or when a run has ended."""
 REST = 60.0
 """Seconds between two rewritings of many points."""
-
-Array = NDArray[np.float64]
 
 
 class TensorBoard:
@@ -122,27 +119,22 @@ def medians(runs: list[tuple[Run, Measurements]]) -> Array:
     grid = np.arange(0.0, min(furthest, float(run.budget)) + 1.0, every)
     if furthest >= run.budget and (not len(grid) or grid[-1] < run.budget):
         grid = np.append(grid, run.budget)
-    columns = np.full((len(runs), len(PARTIAL_COLUMNS), len(grid)), np.nan)
-    for rows, (_, measured) in zip(columns, runs, strict=True):
-        at = measured["evaluations"]
-        place = np.searchsorted(at, grid, side="right") - 1
-        there = (place >= 0) & (grid <= (at[-1] if len(at) else -1.0))
-        for row, name in zip(rows, PARTIAL_COLUMNS, strict=True):
-            row[there] = measured[name][place[there]]
-    made = np.full((len(PARTIAL_COLUMNS), len(grid)), np.nan)
-    made[0] = grid
-    for row in range(1, len(PARTIAL_COLUMNS)):
-        some = ~np.isnan(columns[:, row]).all(axis=0)
-        made[row, some] = np.nanmedian(columns[:, row][:, some], axis=0)
-    return made
+    made = [grid]
+    for name in PARTIAL_COLUMNS[1:]:
+        rows = np.stack([_reached(measured, name, grid) for _, measured in runs])
+        made.append(np.ma.median(np.ma.masked_where(np.isnan(rows), rows), axis=0).filled(np.nan))  # type: ignore[no-untyped-call]
+    return np.stack(made)
+
+
+def _reached(measured: Measurements, name: str, grid: Array) -> Array:
+    at = measured["evaluations"]
+    return np.where(grid <= at.max(initial=-1.0), held(at, measured[name], grid), np.nan)
 
 
 def _shared(one: Array, other: Array) -> int:
     """Return the number of leading columns that are equal."""
     length = min(one.shape[1], other.shape[1])
-    same = ((one[:, :length] == other[:, :length]) | (np.isnan(one[:, :length]) & np.isnan(other[:, :length]))).all(
-        axis=0
-    )
+    same = np.isclose(one[:, :length], other[:, :length], rtol=0.0, atol=0.0, equal_nan=True).all(axis=0)
     return length if same.all() else int(np.argmin(same))
 
 
