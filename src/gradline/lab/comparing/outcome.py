@@ -136,7 +136,7 @@ class Outcome:
         rows = []
         for row in self.rows:
             errors = [percent(row.validation_error.median)] if self.has_error else []
-            loss, lowest = _text(row.validation_loss), number(row.lowest.median)
+            loss, lowest = str(row.validation_loss), number(row.lowest.median)
             cost = pace(row.runs) / adam
             times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
             ends = (row.failures[0], "-") if row.failures else (loss, number(row.final("train_loss").median))
@@ -179,12 +179,6 @@ def code(method: Method) -> str:
 
 def _is_angle(method: Method) -> bool:
     return isinstance(method, SearchMethod) and type(method.search).__name__ == "Angle"
-
-
-def _text(found: Spread) -> str:
-    """Return a number over seeds as text, with its range if there is one."""
-    middle = number(found.median)
-    return middle if found.best == found.worst else f"{middle} ({number(found.best)} to {number(found.worst)})"
 
 
 def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:

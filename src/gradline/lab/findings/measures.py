@@ -17,9 +17,11 @@ from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.jobs.result import Array, Status
+from gradline.lab.tools.formatting import number
 
 Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
 """Trajectories by setting and method, one for each seed."""
@@ -31,6 +33,11 @@ class Spread(NamedTuple):
     median: float
     best: float
     worst: float
+
+    def __str__(self) -> str:
+        if self.best == self.worst:
+            return number(self.median)
+        return f"{number(self.median)} ({number(self.best)} to {number(self.worst)})"
 
 
 @dataclass(frozen=True)
@@ -163,13 +170,15 @@ class Profile:
 
     def share(self, factor: float) -> dict[str, float]:
         """Return for each method the share of settings where it is within a factor of the best."""
-        within = (self.ratios <= factor).mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
-        return dict(zip(self.methods, map(float, within), strict=True))
+        return self._shares(self.ratios <= factor)
 
     def solved(self) -> dict[str, float]:
         """Return for each method the share of settings whose target it reached."""
-        found = np.isfinite(self.costs).mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
-        return dict(zip(self.methods, map(float, found), strict=True))
+        return self._shares(np.isfinite(self.costs))
+
+    def _shares(self, flags: NDArray[np.bool_]) -> dict[str, float]:
+        shares = flags.mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
+        return dict(zip(self.methods, map(float, shares), strict=True))
 
     def steps(self, method: str) -> tuple[Array, Array]:
         """Return the corners of a method's profile: ratios, and the share from each of them on."""

@@ -46,20 +46,17 @@ def same_noise() -> Iterator[None]:
         yield
 
 
-def mean_of(samples: int, values: Callable[[Tensor], Tensor]) -> float:
-    """Return the mean of a per-sample value over samples 0 to `samples` - 1, computed in chunks."""
-    parts = torch.split(torch.arange(samples), CHUNK)
-    return sum((float(values(part).sum(dtype=torch.float64)) for part in parts), 0.0) / samples
-
-
 def plain_task(
     seed: int, make: Callable[[], nn.Module], samples: int, losses: OfModel, errors: OfModel, measured: int
 ) -> Task:
     """Build a task without validation samples: losses of training samples, and errors of the first test samples."""
 
+    def mean_of(model: nn.Module, values: OfModel) -> float:
+        parts = torch.split(torch.arange(measured), CHUNK)
+        return sum((float(values(model, part).sum(dtype=torch.float64)) for part in parts), 0.0) / measured
+
     def measure(model: nn.Module) -> Measured:
-        loss, error = (mean_of(measured, partial(values, model)) for values in (losses, errors))
-        return Measured(loss, math.nan, math.nan, error)
+        return Measured(mean_of(model, losses), math.nan, math.nan, mean_of(model, errors))
 
     return Task(seeded(seed, make), samples, losses, measure)
 
