@@ -269,7 +269,7 @@ def set_scale(axis: style.Axes, measure: Measure, shown: Sequence[Array]) -> Non
         room = max(0.05 * (high - low), 0.05)
         axis.set_ylim(10.0 ** (low - room), 10.0 ** (high + room))
     bottom, top = axis.get_ylim()
-    if top < 30.0 * bottom:  # hardly more than a decade: its powers alone would be too few marks
+    if top < 100.0 * bottom:  # less than two decades: their powers alone would be too few marks
         axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
         axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, place: f"{y:g}"))
     else:
