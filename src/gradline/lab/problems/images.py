@@ -65,23 +65,11 @@ def _cifar() -> tuple[Part, Part]:
     return loaded("cifar10", (3, 32, 32))
 
 
-def _task(make: Callable[[], nn.Module], seed: int) -> Task:
-    (train, labels), (test, test_labels) = _cifar()
-
-    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return cross_entropy(model(train[chosen]), labels[chosen])
-
-    def errors(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return wrong(model(test[chosen]), test_labels[chosen])
-
-    return plain_task(seed, make, len(train), losses, errors, MEASURED)
-
-
 def build_convolutional(seed: int) -> Task:
     """Build the task of the convolutional net."""
-    return _task(convolutional, seed)
+    return plain_task(seed, convolutional, *_cifar(), cross_entropy, wrong, MEASURED)
 
 
 def build_residual(seed: int) -> Task:
     """Build the task of the residual net."""
-    return _task(residual, seed)
+    return plain_task(seed, residual, *_cifar(), cross_entropy, wrong, MEASURED)

@@ -20,7 +20,7 @@ def _build(name: str, train: int, seed: int) -> Task:
     data, loss = problem.load(), criterion(problem)
     arrays: Any = (data.train_inputs, data.train_targets, data.test_inputs, data.test_targets)
     inputs, targets, *test = (torch.from_numpy(array) for array in arrays)
-    parts = split(inputs, targets, train, len(inputs) - train)._replace(test=Part(test[0][:MOST], test[1][:MOST]))
+    parts = split(inputs, targets, train, len(inputs) - train)._replace(test=Part(*test).first(MOST))
     return build_task(seed, lambda: network(problem, data, seed=seed), parts, loss, wrong_classes)
 
 

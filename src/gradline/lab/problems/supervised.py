@@ -46,19 +46,31 @@ def same_noise() -> Iterator[None]:
         yield
 
 
-def plain_task(
-    seed: int, make: Callable[[], nn.Module], samples: int, losses: OfModel, errors: OfModel, measured: int
-) -> Task:
-    """Build a task without validation samples: losses of training samples, and errors of the first test samples."""
+class Part(NamedTuple):
+    """Inputs and targets, a row for each sample."""
 
-    def mean_of(model: nn.Module, values: OfModel) -> float:
-        parts = torch.split(torch.arange(measured), CHUNK)
-        return sum((float(values(model, part).sum(dtype=torch.float64)) for part in parts), 0.0) / measured
+    inputs: Tensor
+    targets: Tensor
+
+    def first(self, count: int) -> Part:
+        """Return the first samples."""
+        return Part(self.inputs[:count], self.targets[:count])
+
+
+def plain_task(
+    seed: int, make: Callable[[], nn.Module], train: Part, test: Part, losses: Values, errors: Values, measured: int
+) -> Task:
+    """Build a task without validation samples, whose losses and test errors are measured on the first samples."""
+
+    def of_samples(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        return losses(model(train.inputs[chosen]), train.targets[chosen])
 
     def measure(model: nn.Module) -> Measured:
-        return Measured(mean_of(model, losses), math.nan, math.nan, mean_of(model, errors))
+        loss, _ = mean_loss_and_error(model, train.first(measured), losses, None)
+        error, _ = mean_loss_and_error(model, test.first(measured), errors, None)
+        return Measured(loss, math.nan, math.nan, error)
 
-    return Task(seeded(seed, make), samples, losses, measure)
+    return Task(seeded(seed, make), len(train.inputs), of_samples, measure)
 
 
 def two_part_task(seed: int, make: Callable[[], nn.Module], train: int, losses: OfModel) -> Task:
@@ -70,13 +82,6 @@ def two_part_task(seed: int, make: Callable[[], nn.Module], train: int, losses: 
         return Measured(parts[0], math.nan, parts[1], math.nan)
 
     return Task(seeded(seed, make), train, losses, measure)
-
-
-class Part(NamedTuple):
-    """Inputs and targets, a row for each sample."""
-
-    inputs: Tensor
-    targets: Tensor
 
 
 class Split(NamedTuple):
@@ -133,8 +138,7 @@ def build_task(
         return mean_loss_and_error(partial(call, model), part, losses, errors)
 
     def measure(model: nn.Module) -> Measured:
-        some = Part(train.inputs[:MEASURED], train.targets[:MEASURED])
-        return Measured(*means(model, some), math.nan, math.nan, *means(model, parts.validation))
+        return Measured(*means(model, train.first(MEASURED)), math.nan, math.nan, *means(model, parts.validation))
 
     return Task(seeded(seed, make), len(train.inputs), of_samples, measure, lambda model: means(model, parts.test))
 
