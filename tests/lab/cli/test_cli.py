@@ -338,7 +338,7 @@ def test_words():
         "0.5 s", "45 s", "2 min 5 s", "2 min", "30 min", "2 h 2 min", "3.5 days"
     ]  # fmt: skip
     assert (clock(65), clock(3661)) == ("1:05", "1:01:01")
-    assert (size(10), size(2048), size(5e7), size(3e12)) == ("10 bytes", "2.0 kB", "50 MB", "3000 GB")
+    assert (size(10), size(2048), size(5e7), size(3e12)) == ("10 bytes", "2.0 kB", "50.0 MB", "3.0 TB")
     assert (percent(0.0125), percent(0.5), count(12345.6)) == ("1.2", "50.0", "12,346")
     assert (ranges([0, 1, 2]), ranges([5, 3])) == ("0 to 2", "3, 5")
 
