@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class Stepper(ABC):
     """A method that trains an objective."""
 
+    record: Record[Any, Any] | None = None
+    """The search or step that the last call of `step` ended; `None`: it ended none, or has no record."""
+
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
@@ -36,11 +39,6 @@ class Stepper(ABC):
     @property
     def evaluations(self) -> float | None:
         """Evaluations as the method counts them; `None`: it does not."""
-        return None
-
-    @property
-    def record(self) -> Record[Any, Any] | None:
-        """The search or step that the last call of `step` ended; `None`: it ended none, or has no record."""
         return None
 
     def state_dict(self) -> dict[str, Any] | None:
@@ -89,26 +87,17 @@ class AngleSteps(Gradients):
 
     optimizer: Angle
 
-    def __init__(self, objective: Objective, optimizer: Angle) -> None:
-        super().__init__(objective, optimizer, measured=self._averaged)
-        self._record: Record[Any, Any] | None = None
-
     @property
     def evaluations(self) -> float:
         return self.optimizer.evaluations
 
-    @property
-    def record(self) -> Record[Any, Any] | None:
-        """The last step; `None` while the first step is searched for."""
-        return self._record
-
     def step(self) -> None:
         before = self.optimizer.iterations
         super().step()
-        self._record = self.optimizer.last if self.optimizer.iterations > before else None
+        self.record = self.optimizer.last if self.optimizer.iterations > before else None
 
     @contextmanager
-    def _averaged(self) -> Iterator[nn.Module]:
+    def measured(self) -> Iterator[nn.Module]:
         with self.optimizer.eval():
             yield self.objective.model
 
@@ -182,11 +171,6 @@ class Searching(Stepper):
         return self.optimizer.evaluations
 
     @property
-    def record(self) -> Record[Any, Any]:
-        assert self.optimizer.last is not None
-        return self.optimizer.last
-
-    @property
     def origin(self) -> list[Tensor]:
         """The parameters where the last search began."""
         line: Any = self.optimizer._session.line
@@ -194,6 +178,7 @@ class Searching(Stepper):
 
     def step(self) -> None:
         self.optimizer.step(self._closure)
+        self.record = self.optimizer.last
         if self._average is not None:
             self._average.update_parameters(self.objective.model)
 
