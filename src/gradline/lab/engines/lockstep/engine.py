@@ -69,7 +69,7 @@ class Lockstep:
 
     @property
     def evaluations(self) -> int:
-        return self._evaluations + sum(row.evaluations for group in self._groups for row in group.rows)
+        return self._evaluations + sum(row.driver.evaluations for group in self._groups for row in group.rows)
 
     def advance(self) -> None:
         """One round: one evaluation for each run, or some where the network is large."""
@@ -86,7 +86,7 @@ class Lockstep:
                 group.seconds += (time.perf_counter() - begin) / (len(group.rows) + len(done))
                 for row in done:
                     self._done.append((row, group.seconds))
-                    self._evaluations += row.evaluations
+                    self._evaluations += row.driver.evaluations
         if any(not group.rows for group in self._groups):
             self._groups = [group for group in self._groups if group.rows]
 

@@ -50,15 +50,6 @@ class Row:
         self.table = Table(run.record_every)
 
     @property
-    def phase(self) -> Phase:
-        """What the next evaluation is for; ENDED: for the gradient of an earlier probe, which is evaluated again."""
-        return self.driver.phase
-
-    @property
-    def evaluations(self) -> int:
-        return self.driver.evaluations
-
-    @property
     def probes_made(self) -> int:
         pending = self.driver.pending
         return 0 if pending is None else len(pending.transcript)
@@ -70,7 +61,7 @@ class Row:
 
     @property
     def source(self) -> Batches:
-        return self.directions if self.directions is not None and self.phase is ORIGIN else self.probes
+        return self.directions if self.directions is not None and self.driver.phase is ORIGIN else self.probes
 
     def batch(self) -> Indices:
         pending = self.driver.pending
@@ -81,9 +72,6 @@ class Row:
         if pending is not None and pending.outcome is not None:
             return self.probes.at(self.drawn - len(pending.transcript) + pending.outcome.probe)  # type: ignore[operator]
         return self.probes.at(self.drawn)
-
-    def step(self) -> float:
-        return self.driver.step
 
     def count(self) -> None:
         """Count an evaluation at an origin, and its batch."""
