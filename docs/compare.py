@@ -22,8 +22,7 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from gradline.lab.figures import compare_lines, style, train_questions
 from gradline.lab.findings import reading
-from gradline.lab.findings.comparison import FLOOR, Comparison
-from gradline.lab.findings.comparison import own as own_methods
+from gradline.lab.findings.comparison import FLOOR, OWN, Comparison
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
 from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Entry, Training
@@ -35,7 +34,6 @@ from gradline.lab.studies import load, plan, plan_tuned
 from gradline.lab.tools.formatting import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks, stroke
 
-OWN = own_methods()
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "results" / "compare.json.gz"
 TRAINING = HERE.parent / "results" / "train.json.gz"
@@ -417,7 +415,7 @@ def filled_training(text: str, packed: Packed, training: Training) -> str:
 
 def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture, in the inks of a page."""
-    lines = known.drawn(OWN)
+    lines = known.drawn
     found = {f"compare-{name}": draw for name, draw in compare_lines.drawings(known).items()}
     for name, held_out in (("tuning", False), ("held-out", True)):
         settings = names_of(known, held_out=held_out)

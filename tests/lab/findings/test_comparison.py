@@ -13,7 +13,7 @@ from gradline.lab import studies
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
 from gradline.lab.figures.compare_lines import apart
 from gradline.lab.figures.line_styles import styles
-from gradline.lab.findings.comparison import FLOOR, compare, decades, own
+from gradline.lab.findings.comparison import FLOOR, OWN, compare, decades
 from gradline.lab.findings.measures import tabulate
 from gradline.lab.jobs.result import Status
 from gradline.plot.inks import DARK
@@ -103,9 +103,9 @@ def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
 
 
 def test_methods_of_gradline_stand_out_and_no_two_look_alike():
-    names = [*own(), "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
+    names = [*OWN, "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
     found = styles(names)
-    assert min(found[name].width for name in own()) > max(look.width for look in found.values() if not look.own)
+    assert min(found[name].width for name in OWN) > max(look.width for look in found.values() if not look.own)
     assert len({look.stroke for look in found.values()}) == len(names)
 
 

@@ -22,7 +22,7 @@ from gradline.lab.engines.sampling import (
     runs_of_state,
     stuck,
 )
-from gradline.lab.jobs.result import Measurements, Result, Status, Table
+from gradline.lab.jobs.result import Measurements, Result, Status, Table, measurements
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
@@ -85,7 +85,7 @@ class Ordinary:
         return [table.result(run, seconds, NAME, status, reason) for run, table, seconds, status, reason in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        return {} if self._training is None else {self._training.run.key: self._training.table.measurements()}
+        return {} if self._training is None else {self._training.run.key: measurements(self._training.table.columns())}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the exact state as tensors and plain values.

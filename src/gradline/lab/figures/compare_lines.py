@@ -19,7 +19,7 @@ from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band, Measure
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
-from gradline.lab.findings.comparison import Comparison, own
+from gradline.lab.findings.comparison import Comparison
 from gradline.lab.findings.measures import Profile, Table, profile
 from gradline.lab.findings.traces import POINTS, grid_of
 from gradline.lab.jobs.result import Array, held
@@ -43,7 +43,7 @@ COLUMNS = 3
 
 def drawings(known: Comparison) -> dict[str, Callable[..., style.Figure]]:
     """Return functions that draw the two figures of all settings together, by name; their argument is `inks`."""
-    profiles = profile_data(known.table, known.targets, known.drawn(own()))
+    profiles = profile_data(known.table, known.targets, known.drawn)
     return {"heat": partial(draw_heat, heat_data(known)), "profile": partial(draw_profile, profiles)}
 
 

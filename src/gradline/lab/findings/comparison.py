@@ -20,6 +20,8 @@ from gradline.lab.jobs.result import Array
 from gradline.lab.methods import GROUPS, METHODS, Peer
 from gradline.lab.studies import Setting, Study
 
+OWN = GROUPS["gradline"]
+"""The methods that stand for gradline."""
 TUNED = ("sgd best", "adam best")
 """Methods with a learning rate chosen with the results in hand."""
 LIMIT = 2.0
@@ -99,9 +101,10 @@ class Comparison:
     def _part(self, settings: Sequence[str] | None) -> Table:
         return self.table if settings is None else {name: self.table[name] for name in settings}
 
-    def drawn(self, own: Sequence[str]) -> list[str]:
-        """Return the methods that a figure of lines shows: gradline's, the tuned ones, the best of the others."""
-        return leading(profile(self.table, self.targets), (*own, *TUNED), DRAWN)
+    @cached_property
+    def drawn(self) -> list[str]:
+        """The methods that a figure of lines shows: gradline's, the tuned ones, the best of the others."""
+        return leading(profile(self.table, self.targets), (*OWN, *TUNED), DRAWN)
 
 
 def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
@@ -129,11 +132,6 @@ def grids() -> dict[str, tuple[str, float]]:
         for name, method in METHODS.items()
         if isinstance(method, Peer) and method.family is not None and method.rate is not None
     }
-
-
-def own() -> tuple[str, ...]:
-    """Return the names of the methods that stand for gradline."""
-    return GROUPS["gradline"]
 
 
 def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:

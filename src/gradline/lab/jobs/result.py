@@ -172,9 +172,6 @@ class Table:
             columns[name][at] = measured[:, place]
         return {name: columns[name].astype(kind) for name, kind in COLUMNS.items()}
 
-    def measurements(self) -> Measurements:
-        return measurements(self.columns())
-
     def result(self, run: Run, seconds: float, engine: str, status: Status = Status.DONE, reason: str = "") -> Result:
         made_with = versions() | {run.method.package: run.method.version()}
         return Result(run, seconds, engine, made_with, status, reason, columns=self.columns())

@@ -25,7 +25,7 @@ from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import Row
 from gradline.lab.engines.sampling import runs_of_state
-from gradline.lab.jobs.result import Measurements, Result
+from gradline.lab.jobs.result import Measurements, Result, measurements
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
 from gradline.lab.problems.data import DataSet
@@ -95,7 +95,7 @@ class Lockstep:
         return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        return {row.run.key: row.table.measurements() for group in self._groups for row in group.rows}
+        return {row.run.key: measurements(row.table.columns()) for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
         return {
