@@ -128,8 +128,9 @@ def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
     for trace in traces:
         header, run = trace.header, trace.header.run.to_dict()
         run |= {"problem": place("problems", run["problem"]), "method": place("methods", run["method"])}
-        about = {"seconds": plain_number(header.seconds, DIGITS), "engine": header.engine, "reason": header.reason}
-        about |= {"status": header.status.value, "versions": place("versions", header.versions)}
+        about = {"seconds": plain_number(header.seconds, DIGITS), "engine": header.engine}
+        about |= {"status": header.status.value, "reason": header.reason}
+        about |= {"versions": place("versions", header.versions)}
         row = {name: plain_number(value, DIGITS) for name, value in trace.summary.items()}
         runs.append({"run": run, "about": about, "summary": row, "steps": len(trace.steps)})
     points = max(len(trace.evaluations) - 1 for trace in traces)
