@@ -54,14 +54,6 @@ def _facts(problem: Problem) -> dict[str, str]:
     }
 
 
-def _kind(method: Method) -> str:
-    """What a method is: its search and direction, or what it is of a package."""
-    if not isinstance(method, SearchMethod):
-        return method.described
-    direction = f" along {method.direction}" if method.direction else ""
-    return f"{type(method.search).__name__}{direction}{', averaged' if method.average else ''}"
-
-
 def _settings(method: Method) -> str:
     if not isinstance(method, SearchMethod):
         return method.package
@@ -82,7 +74,7 @@ def configuration(found: list[Header]) -> dict[str, Any]:
     return {
         "problems": [(name, _facts(problem)) for name, problem in problems.items()],
         "methods": [
-            {"name": method.name, "search": _kind(method), "settings": _settings(method) or "none"}
+            {"name": method.name, "search": method.described, "settings": _settings(method) or "none"}
             for method in methods.values()
         ],
         "facts": {
