@@ -202,12 +202,12 @@ def winners(packed: Packed, known: Comparison) -> str:
 def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
     grids = {f"{family} {which}" for family, _ in known.grids.values() for which in ("best", "median")}
-    free = {row.method for row in known.rows} - grids - {"angle", "angle-last"}
+    free = {row.method for row in known.rows} - grids - {"angle", "angle-adam"}
     rows, sizes = [], sizes_of(known)
     for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
         cells = [f"`{setting.name}`", sizes[setting.name]]
-        for method in ("angle", "angle-last"):
+        for method in ("angle", "angle-adam"):
             losses = lines[method]
             best = max(losses.best, FLOOR)
             by = [name for name, other in lines.items() if name in free and other.worst < best]  # the lowest first
@@ -215,7 +215,7 @@ def beaten(packed: Packed, known: Comparison) -> str:
             cells += [shown, ", ".join(f"{name_of(name)} {number(lines[name].median)}" for name in by[:3])]
             cells[-1] += f" and {len(by) - 3} more" if len(by) > 3 else ""
         rows.append(cells)
-    return table(["setting", "batches", "angle", "beaten by", "angle-last", "beaten by"], rows, words=range(6))
+    return table(["setting", "batches", "angle", "beaten by", "angle-adam", "beaten by"], rows, words=range(6))
 
 
 def failures(packed: Packed, known: Comparison) -> str:

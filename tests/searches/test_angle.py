@@ -4,7 +4,7 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from gradline.protocol import Heading, Origin, Pending, Slope, Stop
@@ -127,6 +127,7 @@ def reference(cosines, search, first):
     climb=st.floats(0.0, 10.0),
     first=st.floats(1e-6, 10.0),
 )
+@example(cosines=[0.05] * 30 + [-0.5] * 3, gain=30.0, climb=10.0, first=1e-3)  # it climbs after steps twice as long
 def test_it_equals_the_rule_written_another_way(cosines, gain, climb, first):
     search = Angle(gain=gain, climb=climb)
     memory, steps = search.count_step(search.start()._replace(step=first)), []

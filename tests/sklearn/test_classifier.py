@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from scipy import sparse
 from sklearn.datasets import load_breast_cancer, load_iris, make_multilabel_classification
 from sklearn.exceptions import DataConversionWarning
@@ -208,3 +209,12 @@ def test_it_starts_from_the_weights_of_scikit_learns_classifier(three, monkeypat
 
 def interrupt(training):
     raise KeyboardInterrupt
+
+
+def test_torchs_default_device_changes_nothing():
+    X, y = load_iris(return_X_y=True)
+    outputs = []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            outputs.append(LineSearchClassifier(max_iter=5, random_state=0).fit(X, y).predict_proba(X))
+    np.testing.assert_array_equal(*outputs)

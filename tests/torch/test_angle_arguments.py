@@ -63,10 +63,21 @@ def test_another_direction_is_refused_with_a_hint():
         gradline.Angle(parameters(), direction=torch.optim.SGD)
 
 
-@pytest.mark.parametrize("name", ["momentum", "amsgrad", "maximize", "power"])
-def test_unknown_options_are_refused(name):
-    with pytest.raises(TypeError, match=f"unexpected keyword argument '{name}'"):
-        gradline.Angle(parameters(), **{name: 1})
+@pytest.mark.parametrize("name", ["momentum", "amsgrad", "maximize", "foreach", "fused", "capturable", "power"])
+@pytest.mark.parametrize("build", [gradline.Angle, gradline.GOLSI, gradline.PrLS])
+def test_unknown_options_are_refused(build, name):
+    rule = "given to a direction" if name == "momentum" and build is not gradline.Angle else "left out"
+    with pytest.raises(TypeError, match=rf"^{name} must be {rule} \(.*\).*, got 1$") as caught:
+        build(parameters(), **{name: 1})
+    assert rule != "left out" or f"{build.__name__} has no such option" in str(caught.value)
+    assert rule != "left out" or "step_" in str(caught.value) or "max_probes" in str(caught.value)
+
+
+@pytest.mark.parametrize("build", [gradline.Angle, gradline.GOLSI])
+@pytest.mark.parametrize("wrong", [nn.Linear, parameters(), "model"])
+def test_a_model_must_be_a_module(build, wrong):
+    with pytest.raises(TypeError, match=r"^model must be a module, the one called in training, or None \(.*\), got "):
+        build(parameters(), model=wrong)
 
 
 def test_settings_of_the_search_are_checked():

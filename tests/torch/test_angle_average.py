@@ -199,6 +199,32 @@ def test_parameters_without_a_gradient_stay_and_are_averaged_where_they_are():
             torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
 
 
+def test_without_an_average_parameters_without_a_gradient_are_evaluated_where_they_are():
+    problem = Gated(model=gated)
+    problem.optimizer = gradline.Angle(problem.model.parameters(), average=False)
+    for call in range(60):
+        problem.uses = ((0, 1), (0,), (1,))[call % 3]
+        problem.closure()
+        taken, point = problem.optimizer.iterations, problem.parameters()
+        problem.optimizer.step()
+        if problem.optimizer.iterations > taken:
+            with problem.optimizer.eval():
+                assert equal(point, problem.parameters())
+    assert problem.optimizer.iterations > 30
+
+
+def test_frozen_after_a_restart_parameters_are_evaluated_where_they_are():
+    problem = problem_of()
+    for _ in range(40):
+        problem.turn()
+    problem.optimizer.restart()
+    problem.model[0].requires_grad_(False)
+    here = problem.parameters()
+    problem.turn()
+    with problem.optimizer.eval():
+        assert equal(here, problem.parameters())
+
+
 def test_frozen_parameters_stay_and_move_again():
     problem = problem_of()
     first = problem.model[0].weight

@@ -165,6 +165,32 @@ def test_two_bad_batches_halve_the_last_step():
     assert problem.optimizer.param_groups[0]["lr"] == step / 2
 
 
+@pytest.mark.parametrize("phase", ["START", "STEPS"])
+def test_a_scaler_may_lower_its_scale_sixteen_times_before_an_overflow_counts(phase):
+    problem = problem_of(PHASES[phase])
+    scaler = torch.amp.GradScaler("cpu", init_scale=2.0**40)
+    before, step = values(problem), problem.optimizer.param_groups[0]["lr"]
+
+    def overflow():
+        problem.optimizer.zero_grad()
+        scaler.scale(problem.loss(problem.draw())).backward()
+        next(problem.model.parameters()).grad.view(-1)[0] = math.inf
+        scaler.step(problem.optimizer)
+        scaler.update()
+
+    for _ in range(16):
+        overflow()
+        assert equal(before, values(problem))
+    assert scaler.get_scale() == 2.0**24
+    if phase == "START":
+        with pytest.warns(RuntimeWarning, match="the observation at the start is not finite"):
+            overflow()
+    else:
+        overflow()
+        assert problem.optimizer.param_groups[0]["lr"] == step / 2.0
+        assert not equal(before, values(problem))
+
+
 def test_many_bad_batches_undo_the_step_and_say_so():
     problem = problem_of(40)
     origin = [held["origin"].clone() for held in problem.optimizer.state.values()]
@@ -175,7 +201,7 @@ def test_many_bad_batches_undo_the_step_and_say_so():
         while not heard:
             spoil(problem)
 
-    with pytest.warns(RuntimeWarning, match="not finite"):
+    with pytest.warns(RuntimeWarning, match=r"not finite: nothing was changed \(1 probe\)$"):
         spoil_until_heard()
     assert equal(origin, problem.parameters())
     assert problem.optimizer.last.stop is Stop.NON_FINITE

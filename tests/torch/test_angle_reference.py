@@ -1,6 +1,7 @@
 """`gradline.Angle` takes the steps of the plain search along AdamW, and AdamW's updates at the step it shows."""
 
 import functools
+import math
 
 import pytest
 import torch
@@ -70,6 +71,33 @@ def test_groups_have_their_own_decay_and_moments():
     direction = functools.partial(torch.optim.AdamW, weight_decay=0.01)
     other = problem_of(lambda parameters: plain_angle(groups(parameters), direction))
     assert_equal_steps(mine, other, 60)
+
+
+class Experts(Problem):
+    """Two experts, of which each mini-batch uses the first, the second or both; two batches in a row are not finite."""
+
+    def __init__(self, build, bad):
+        super().__init__(model=lambda inputs: nn.ModuleList([nn.Linear(inputs, 1), nn.Linear(inputs, 1)]))
+        self.optimizer = build(self.model.parameters())
+        self.calls, self.bad = 0, bad
+
+    def loss(self, chosen):
+        self.calls += 1
+        used = ((0, 1), (0,), (1,), (0,), (0,))[self.calls % 5]
+        outputs = sum(self.model[expert](self.inputs[chosen]) for expert in used)
+        factor = math.nan if self.calls in self.bad else 1.0
+        return factor * nn.functional.binary_cross_entropy_with_logits(outputs, self.targets[chosen])
+
+
+@pytest.mark.parametrize("bad", [(), (40, 41), (41, 42), (42, 43), (43, 44), (44, 45)], ids=str)
+@pytest.mark.parametrize("packed", [True, False])
+def test_parameters_without_a_gradient_are_where_the_plain_search_has_them(packed, bad, request):
+    """The first search moves them along its line; a step that is halved is so for all that it moved, and no others."""
+    if not packed:
+        request.getfixturevalue("unpacked")
+    mine = Experts(functools.partial(gradline.Angle, weight_decay=0.1), bad)
+    direction = functools.partial(torch.optim.AdamW, weight_decay=0.1)
+    assert_equal_steps(mine, Experts(functools.partial(plain_angle, direction=direction), bad), 60)
 
 
 def test_a_closure_changes_nothing():

@@ -244,3 +244,13 @@ def test_some_batches_have_a_length():
     assert len(some) == 5
     assert len(list(some)) == 5
     assert list(source.take(0)) == []
+
+
+def test_torchs_default_device_changes_nothing():
+    samples = torch.arange(12.0)
+    drawn = []
+    for device in ("cpu", "meta"):
+        with torch.device(device):
+            drawn.append([batch for (batch,) in batches.dynamic(samples, batch_size=3, seed=0).take(9)])
+            list(batches.dynamic(samples, batch_size=3).take(1))
+    assert all(map(torch.equal, *drawn))

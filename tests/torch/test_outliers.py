@@ -12,6 +12,7 @@ from helpers import plain_angle
 from torch import nn
 
 import gradline
+from gradline.protocol import Stop
 from gradline.torch.outliers import OutlierGuard
 
 
@@ -152,6 +153,72 @@ def test_a_step_after_which_the_loss_rises_steeply_is_looked_at_twice_then_halve
     assert halved[41] == sizes[39] / 2.0
     _, thrice, _ = steep(gradline.Angle, (40, 41, 42))
     assert not torch.equal(thrice[42], thrice[41])  # longer gradients for good are not the step's fault
+
+
+def test_a_step_too_short_to_be_halved_is_undone_and_called_uphill():
+    """Everything is finite: the loss increases along the shortest step allowed."""
+    point = nn.Parameter(torch.ones(4, dtype=torch.float64))
+    optimizer = gradline.Angle([point], step_first=1e-3, step_min=1e-3, step_max=1.5e-3)
+    points = []
+    for call in range(12):
+        points.append(point.detach().clone())
+        point.grad = torch.full_like(point, -1e5 if call > 9 else 1.0)
+        optimizer.step()
+    assert optimizer.last.stop is Stop.STEP_MIN
+    assert optimizer.last.step == 0.0
+    assert torch.equal(point, points[-3])
+    point.grad = torch.full_like(point, 1.0)
+    optimizer.step()  # a first search begins
+    assert torch.equal(optimizer.state[point]["origin"], points[-3])
+
+
+def cliff(optimizer_of, *, height=1000.0, at=0.05, calls=12):
+    """A loss that always falls to the right, and far more steeply beyond a cliff."""
+    point = nn.Parameter(torch.zeros(1, dtype=torch.float64))
+    optimizer = optimizer_of([point])
+    points = []
+    for _ in range(calls):
+        optimizer.zero_grad()
+        (-point * (height if point.item() > at else 1.0)).sum().backward()
+        optimizer.step()
+        points.append(point.item())
+    return optimizer, points
+
+
+@pytest.mark.parametrize(("height", "at"), [(29.0, 0.05), (1000.0, 0.05), (1000.0, 0.0), (1000.0, 0.0005)])
+def test_a_far_longer_gradient_ends_the_first_search(height, at):
+    options = {"step_max": 1.0, "weight_decay": 0.0}
+    optimizer, points = cliff(partial(gradline.Angle, **options), height=height, at=at)
+    _, others = cliff(partial(plain_angle, direction=torch.optim.Adam, step_max=1.0), height=height, at=at)
+    assert points == pytest.approx(others, rel=1e-9)
+    assert optimizer._driver.taken > 1, "gradients that stay longer end no training"
+    if height < 30.0:
+        assert max(points) > 0.5, "slopes alone decide, and all are negative"
+    elif at == 0.05:
+        probes = [0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064]
+        assert points[:7] == pytest.approx(probes)
+        assert points[7] == pytest.approx(math.sqrt(probes[-2] * probes[-1]) / 32.0)
+    else:
+        assert max(points) < 0.1
+
+
+def test_a_first_search_with_a_far_longer_gradient_is_saved_and_resumed_bit_for_bit():
+    for kind in (gradline.Angle, partial(plain_angle, step_max=1.0)):
+        for calls in range(1, 8):
+            _, whole = cliff(kind, at=0.0005, calls=calls + 6)
+            saved, _ = cliff(kind, at=0.0005, calls=calls)
+            state = copy.deepcopy(saved.state_dict())
+            (point,) = saved.param_groups[0]["params"]
+            again = nn.Parameter(point.detach().clone())
+            optimizer = kind([again])
+            optimizer.load_state_dict(state)
+            points = []
+            for _ in range(6):
+                optimizer.zero_grad()
+                (-again * (1000.0 if again.item() > 0.0005 else 1.0)).sum().backward()
+                optimizer.step()
+                points.append(again.item())
+            assert points == whole[calls:]
 
 
 @pytest.mark.parametrize("bad", [(40,), (40, 41), (40, 41, 42), range(40, 60), (5, 6, 7)])

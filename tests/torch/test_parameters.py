@@ -189,3 +189,37 @@ def test_angle_refuses_sparse_gradients_too():
     layer(torch.tensor([1, 2])).square().sum().backward()
     with pytest.raises(TypeError, match=r"gradients must be dense .*of shape \(5, 3\) has a sparse one"):
         optimizer.step()
+
+
+@pytest.mark.parametrize("build", [gradline.Angle, gradline.GOLSI])
+@pytest.mark.parametrize("width", [1, 5000])
+def test_torchs_default_device_changes_nothing(build, width):
+    """Parameters need not be where `torch.set_default_device` has new tensors made: on "meta" they have no values."""
+    points = []
+    for device in ("cpu", "meta"):
+        parameter = nn.Parameter(torch.linspace(1.0, 2.0, width))
+        with torch.device(device):
+            optimizer = build([parameter])
+            for _ in range(40):
+                optimizer.zero_grad()
+                torch.cosh(parameter).sum().backward()
+                optimizer.step()
+        points.append(parameter.detach())
+    assert torch.equal(*points)
+
+
+def test_an_origin_in_double_precision_is_kept_besides_half_precision():
+    """Steps below the smallest normal number of float16 are computed in float64, on a copy also of what is float64."""
+    exact, rough = nn.Parameter(torch.tensor([1.5, -2.5]).double()), nn.Parameter(torch.tensor([1.5]).half())
+    optimizer = gradline.GOLSI([exact, rough])
+    start = exact.detach().clone()
+    steps = []
+    while not optimizer.iterations:
+        optimizer.zero_grad()
+        (exact.square().sum() + rough.double().square().sum()).backward()
+        optimizer.step()
+        steps.append(optimizer._session.driver.step)
+        with optimizer.eval():
+            if not optimizer.iterations:
+                assert torch.equal(exact, start)
+    assert min(steps) < torch.finfo(torch.float16).tiny

@@ -67,7 +67,8 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     total = sum(parameter.numel() for parameter in parameters)
     if type(count) is not int or not 1 <= count <= total:
         raise ValueError(f"count must be between 1 and the number of weights, {total}, got {count!r}")
-    normal = torch.randn(total, count, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    generator = torch.Generator().manual_seed(seed)
+    normal = torch.randn(total, count, generator=generator, dtype=torch.float64, device="cpu")
     perpendicular, _ = torch.linalg.qr(normal)
     return [_split(column, parameters) for column in perpendicular.T]
 
@@ -106,7 +107,7 @@ class Point:
 def random_unit(place: Point, generator: torch.Generator) -> list[Tensor]:
     """Return a random direction of length 1, uniform over all directions."""
     total = sum(parameter.numel() for parameter in place.parameters)
-    vector = torch.randn(total, generator=generator, dtype=torch.float64)
+    vector = torch.randn(total, generator=generator, dtype=torch.float64, device="cpu")
     return _split(vector / vector.norm(), place.parameters)
 
 

@@ -55,7 +55,7 @@ class Scan:
         if seed is not None:
             require_count("seed", seed, 0, "it seeds generators")
         self.place = Point(model)
-        self.seed = int(torch.randint(2**62, ())) if seed is None else seed
+        self.seed = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
         self.source, self.batch_size = source_of(data, batch_size, chunk, self.seed)
         self.samples = self.source.samples
         self.bar = bar_of(progress)

@@ -67,7 +67,8 @@ class Angle:
       displacement: α falls hardly faster than 1/n.
     * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
       and the step is halved. Torch optimizers reject a step that is far too long in the same way, once: they report a
-      positive slope as infinite where the gradient is more than ten times as long as usual.
+      positive slope as infinite where the gradient is more than ten times as long as usual, and in the first search,
+      which it ends, any slope where it is more than thirty times as long.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
     alone: `next_step` needs no direction. Derivation, limits and measurements:
@@ -92,7 +93,7 @@ class Angle:
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 5
+    revision: ClassVar[int] = 6
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope

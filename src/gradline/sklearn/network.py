@@ -56,12 +56,12 @@ class Weights(NamedTuple):
         """Return a torch network with these weights, without drawing from torch's generators."""
         modules: list[nn.Module] = []
         for coef, intercept in zip(self.coefs, self.intercepts, strict=True):
-            weight = torch.tensor(np.ascontiguousarray(coef.T))
+            weight = torch.tensor(np.ascontiguousarray(coef.T), device="cpu")
             # Linear(...) would draw random weights.
             layer = nn.utils.skip_init(nn.Linear, *coef.shape, dtype=weight.dtype)  # type: ignore[no-untyped-call]
             with torch.no_grad():
                 layer.weight.copy_(weight)
-                layer.bias.copy_(torch.tensor(intercept))
+                layer.bias.copy_(torch.tensor(intercept, device="cpu"))
             modules += [layer, ACTIVATIONS[activation].module()]
         return nn.Sequential(*modules[:-1]).to(device)
 

@@ -73,7 +73,7 @@ class Training:
         self.optimizer = _optimizer(network, search, direction)
         self.optimizer.register_search_hook(lambda record: self.steps.append(record.step))
         draw = batches.static if observes(search) is Value else batches.dynamic
-        stream = draw(torch.arange(len(samples)), batch_size=batch_size, seed=seed)
+        stream = draw(torch.arange(len(samples), device="cpu"), batch_size=batch_size, seed=seed)
         self._closure = stream.closure(self.optimizer, self._of_batch)
         self._per_sample = getattr(self.optimizer, "per_sample", False)
         self._batches = len(samples) // batch_size
@@ -92,7 +92,7 @@ class Training:
     @torch.no_grad()
     def loss(self) -> float:
         """Return the loss of all samples at the present parameters."""
-        parts = torch.split(torch.arange(len(self.samples)), AT_ONCE)
+        parts = torch.split(torch.arange(len(self.samples), device="cpu"), AT_ONCE)
         total = sum(float(self._of_samples(self.samples.take(chosen)).sum()) for chosen in parts)
         return total / len(self.samples) + float(self._penalty())
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gradline.searches import Angle as AngleSearch
 from gradline.torch.angle_state import RULE, Phase
 from gradline.torch.angle_steps import AngleSteps
-from gradline.torch.arguments import check_group, check_params, without_lr, without_lrs
+from gradline.torch.arguments import check_group, check_params, search_of, without_lr, without_lrs
 from gradline.torch.base import without_grad
 from gradline.torch.buckets import ORIGIN
 from gradline.torch.context import ModuleContext
@@ -99,7 +99,7 @@ class Angle(AngleSteps):
         defaults = {"lr": 0.0, "betas": betas, "eps": eps, "weight_decay": weight_decay, "lr_scale": lr_scale}
         if not isinstance(params, Tensor):
             params = without_lrs(params)
-        search = AngleSearch(**without_lr(options))
+        search = search_of(AngleSearch, options, "Angle")
         context = ModuleContext(self._parameters, model, process_group)
         super().__init__(params, defaults, search, context, average=average)
         self.param_groups[0][RULE] = repr(self.search)  # checkpoints load only existing keys

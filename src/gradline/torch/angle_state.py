@@ -57,7 +57,6 @@ class AngleState(GradlineOptimizer):
         self._before: AngleMemory = self._driver.memory  # memory before the last step
         self._buckets: list[Bucket] | None = None
         self._others: list[Tensor] = []  # parameters without a gradient
-        self._idle: list[list[Tensor]] = []  # those of them that have moved before, and their averages
         self._statistics: list[Tensor] = []  # averages of running statistics
         self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
         self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
@@ -343,7 +342,6 @@ class AngleState(GradlineOptimizer):
             **super().__getstate__(),
             "_buckets": None,
             "_others": [],
-            "_idle": [],
             "_of_training": self._training_statistics(),
             "_replaced": [],
         }

@@ -10,6 +10,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
     START   finite               Adam's direction d is computed; the first search begins, and the  FIRST
                                  parameters move to its first probe, x0 + α d
     FIRST   any                  the search asks for another step: move to x0 + α d                FIRST
+    FIRST   far longer than      reported to the search as not finite, twice in a row at most      FIRST
+            usual
     FIRST   any                  the search ends without a step: back to x0                        START
     FIRST   finite               the search accepts this probe: continue as in phase STEPS         STEPS
     STEPS   finite               the point x is accepted and averaged; the angle between gradient  STEPS
@@ -20,6 +22,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
     STEPS   far longer than      as one that is not finite, but the step is halved once at most    STEPS
             usual, and uphill
             along the last step
+
+Parameters without a gradient stay where they are, except in the first search, which moves all that it began with.
 
 The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearchOptimizer(params, searches.Angle(),
 direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
@@ -41,11 +45,9 @@ from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.torch.angle_state import AngleState, Phase
 from gradline.torch.base import caller, warn_of
 from gradline.torch.buckets import (
-    AVERAGE,
     DISPLACEMENT,
     Bucket,
     add_state,
-    average,
     buckets_of,
     measured,
     slope_along_step,
@@ -176,11 +178,11 @@ class AngleSteps(AngleState):
     def _step(self, buckets: list[Bucket], gg: float, gu: float, uu: float, *, scaled: bool) -> bool:
         """Accept the current point and take the next step from it; return whether a step was taken or given up."""
         if not (math.isfinite(gg) and math.isfinite(gu) and math.isfinite(uu)) or self._overflows(buckets, gg):
-            return self._halve(buckets, patience=_PATIENCE[scaled])
+            return self._halve(buckets, _PATIENCE[scaled], Stop.NON_FINITE)
         norm = math.sqrt(gg)
         if self._overshoots(buckets, norm):
             self._guard = self._guard.after(norm)
-            return self._halve(buckets, patience=_PATIENCE[False])
+            return self._halve(buckets, _PATIENCE[False], Stop.STEP_MIN)
         self._failures = 0
         state = self._driver.state
         memory = self.search.count_step(state.memory)
@@ -203,8 +205,6 @@ class AngleSteps(AngleState):
             weight = (_POWER + 1.0) / (self._averaged + _POWER)
             for bucket in buckets:
                 bucket.average(weight)
-            if self._idle:
-                average(self._idle[1], self._idle[0], weight)
             if self._context.statistics.places:
                 self._average_statistics(weight)
 
@@ -227,8 +227,8 @@ class AngleSteps(AngleState):
         self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
-    def _halve(self, buckets: list[Bucket], *, patience: int) -> bool:
-        """Evaluate a rejected point again, halve its step, and undo it where that does not help."""
+    def _halve(self, buckets: list[Bucket], patience: int, stop: Stop) -> bool:
+        """Evaluate a rejected point again, halve its step, and undo it if it cannot be halved, for the reason given."""
         self._context.statistics.put_back()
         self._failures += 1
         driver = self._driver
@@ -245,7 +245,7 @@ class AngleSteps(AngleState):
             return False
         for bucket in buckets:
             bucket.go_back()
-        record = self._record(memory.step, Outcome(0.0, None, Stop.NON_FINITE, self.search.start()))
+        record = self._record(memory.step, Outcome(0.0, None, stop, self.search.start()))
         self._forget(buckets)
         state = driver.state
         driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
@@ -282,7 +282,9 @@ class AngleSteps(AngleState):
         finite = all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)
         if self._context.ranks.any(not finite):
             gd = math.nan  # gradients may be finite there, as of a linear loss
-        outcome = driver.observe(Slope(gd))
+        far = self._failures < LOOKS and self._guard.is_far(math.sqrt(gg))
+        self._failures = self._failures + 1 if far else 0
+        outcome = driver.observe(Slope(math.inf if far else gd))
         if outcome is None:
             self._context.statistics.put_back()
             self._to_probe(buckets)
@@ -297,6 +299,7 @@ class AngleSteps(AngleState):
             self._moving = False
             return True
         self._phase = Phase.STEPS
+        self._failures = 0
         for bucket in buckets:
             bucket.accept_probe(outcome.step)
         self._accept(buckets)
@@ -334,7 +337,7 @@ class AngleSteps(AngleState):
         return step * scale
 
     def _collected(self) -> list[Bucket]:
-        """Return all parameters that have a gradient, in buckets with their gradients."""
+        """Return all parameters that have or had a gradient, in buckets with their gradients."""
         buckets = self._buckets
         if buckets is not None and all(map(Bucket.collect, buckets)):
             for parameter in self._others:
@@ -348,8 +351,6 @@ class AngleSteps(AngleState):
             add_state(parameter, self.state[parameter], average=self.average)
         ids = set(map(id, moving))
         self._others = [parameter for parameter in self._parameters() if id(parameter) not in ids]
-        idle = [parameter for parameter in self._others if AVERAGE in self.state.get(parameter, {})]
-        self._idle = [list(map(local, idle)), [local(self.state[p][AVERAGE]) for p in idle]] if idle else []
         self._buckets = buckets = buckets_of(self.param_groups, ids, self.state)
         for bucket in buckets:
             bucket.collect()

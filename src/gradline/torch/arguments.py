@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 from torch import nn
 from torch.optim import Optimizer
 
 from gradline.protocol import Value, observes
 from gradline.searches.arguments import require
+
+T = TypeVar("T")
 
 
 def check_params(params: Any) -> None:
@@ -85,17 +88,29 @@ def check_group(group: dict[str, Any]) -> None:
         require(good, name, "a finite number of at least 0", reason, value)
 
 
-def settings(options: dict[str, Any]) -> dict[str, Any]:
-    """Return the settings of a search without `lr`; raise an error for options of a direction."""
+def search_of(kind: type[T], options: dict[str, Any], owner: str) -> T:
+    """Return a search with these settings, without `lr`; raise an error for options that it does not have."""
+    names = [field.name for field in fields(cast(Any, kind))]
+    for name, value in (options := without_lr(options)).items():
+        if name not in names:
+            raise TypeError(
+                f"{name} must be left out ({owner} has no such option; the settings of its search are "
+                f"{', '.join(names)}), got {value!r}"
+            )
+    return kind(**options)
+
+
+def directed_search_of(kind: type[T], options: dict[str, Any], owner: str) -> T:
+    """Return a search with these settings, as `search_of` does; raise an error for options of its direction."""
     for name in ("betas", "dampening", "eps", "momentum", "nesterov", "weight_decay"):
         if name in options:
-            kind = "SGD" if name in ("dampening", "momentum", "nesterov") else "AdamW"
+            other = "SGD" if name in ("dampening", "momentum", "nesterov") else "AdamW"
             raise TypeError(
                 f"{name} must be given to a direction (it is an option of an optimizer's update, which the search goes "
-                f"along): direction=functools.partial(torch.optim.{kind}, {name}=...), or another optimizer's class, "
+                f"along): direction=functools.partial(torch.optim.{other}, {name}=...), or another optimizer's class, "
                 f"got {options[name]!r}"
             )
-    return without_lr(options)
+    return search_of(kind, options, owner)
 
 
 def without_lrs(params: Iterable[Any]) -> list[Any]:

@@ -266,7 +266,8 @@ def _uncompiled(step: Callable[..., Any], *arguments: Any) -> Any:
 def warn_of(record: Record[Any, Any]) -> None:
     """Warn of a search that ended because numbers were not finite."""
     if record.stop in (Stop.NON_FINITE, Stop.NON_FINITE_ORIGIN):
-        warnings.warn(f"gradline: {record.stop} ({record.evaluations} probes)", RuntimeWarning, stacklevel=caller())
+        probes = f"{record.evaluations} probe{'' if record.evaluations == 1 else 's'}"
+        warnings.warn(f"gradline: {record.stop} ({probes})", RuntimeWarning, stacklevel=caller())
 
 
 def caller() -> int:

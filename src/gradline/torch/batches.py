@@ -170,7 +170,7 @@ class _Epochs:
     def __init__(self, begin: Callable[[int, int], Iterator[Any]], seed: int | None, sizes: list[int]) -> None:
         self._begin = begin
         self._sizes = sizes  # of the data: a position is valid only for the same sizes
-        self._seed = int(torch.randint(2**63 - 1, ())) if seed is None else seed
+        self._seed = int(torch.randint(2**63 - 1, (), device="cpu")) if seed is None else seed
         self._epoch = 0
         self._position = 0
         self._batches: Iterator[Any] | None = None
@@ -260,7 +260,7 @@ def _check_tensors(source: tuple[Any, ...]) -> int:
 
 def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int) -> Iterator[Any]:
     samples = len(tensors[0])
-    order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed))
+    order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed), device="cpu")
     for start in range(0, samples - batch_size + 1, batch_size):
         chosen = order[start : start + batch_size]
         yield tuple(tensor[chosen.to(tensor.device)] for tensor in tensors)

@@ -25,7 +25,6 @@ __all__ = [
     "ORIGIN",
     "Bucket",
     "add_state",
-    "average",
     "buckets_of",
     "dtype_of",
     "measured",
@@ -157,7 +156,11 @@ class Bucket:
 
     def average(self, weight: float) -> None:
         """Add the points to the average."""
-        average(self.averages, self.points, weight)
+        if self.averages[0].dtype == self.points[0].dtype:
+            foreach_lerp_(self.averages, self.points, weight)
+        else:
+            for mean, point in zip(self.averages, self.points, strict=True):
+                mean.lerp_(point.to(mean.dtype), weight)
 
     def save(self) -> None:
         """Save the points as origins."""
@@ -200,11 +203,32 @@ class Bucket:
         )
 
 
+class Idle(Bucket):
+    """A bucket of parameters without a gradient, which stay where they are; a line search moves them along its line."""
+
+    def collect(self) -> bool:
+        """Get the current points; return False if dtype, device or layout changed."""
+        self.points = list(map(local, self.parameters))
+        kinds = [(point.dtype, point.device, point.stride()) for point in self.points]
+        return kinds == [(*self.sort, stride) for stride in self._strides]
+
+    def aim(self) -> None:
+        """Save the points as origins and average; the direction is zero."""
+        self.save()
+        if self.averages:
+            self.average(1.0)
+        self.forget()
+
+    def move(self, step: float, times: float) -> None:
+        """Stay."""
+
+
 class Packed(Bucket):
     """A bucket of small parameters on a CPU, in flat tensors. Its methods are those of `Bucket`, on one tensor each."""
 
     def _hold(self, state: Mapping[Tensor, Any]) -> None:
-        pair = torch.empty(2, sum(map(Tensor.numel, self.parameters)), dtype=self.sort[0])  # gradient and displacement
+        size = sum(map(Tensor.numel, self.parameters))
+        pair = self.parameters[0].new_empty(2, size)  # gradient and displacement
         flat = torch.empty_like(pair[0])
 
         def packed(name: str, whole: Tensor | None = None) -> list[Tensor]:
@@ -254,15 +278,6 @@ class Packed(Bucket):
         self._displacement.add_(self._point, alpha=times).sub_(self._origin, alpha=times)
 
 
-def average(averages: Sequence[Tensor], points: Sequence[Tensor], weight: float) -> None:
-    """Move averages towards points by a weight."""
-    if averages[0].dtype == points[0].dtype:
-        foreach_lerp_(averages, points, weight)
-    else:
-        for mean, point in zip(averages, points, strict=True):
-            mean.lerp_(point.to(mean.dtype), weight)
-
-
 def dtype_of(name: str, parameter: Tensor) -> torch.dtype:
     """Return the dtype of a parameter's tensor of some name.
 
@@ -272,33 +287,35 @@ def dtype_of(name: str, parameter: Tensor) -> torch.dtype:
 
 
 def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mapping[Tensor, Any]) -> list[Bucket]:
-    """Return the parameters whose ids are in `moving`, in buckets."""
+    """Return the parameters that have a state in buckets; those whose ids are not in `moving` are idle."""
     buckets = []
     for group in groups:
         alike: dict[Any, list[Tensor]] = {}
         for parameter in group["params"]:
-            if id(parameter) in moving:
-                key = (parameter.dtype, parameter.device, is_sharded(parameter), float(state[parameter][AGE]))
-                alike.setdefault(key, []).append(parameter)
-        for (_, _, sharded, _), parameters in alike.items():
-            kind = Packed if not sharded and is_small(parameters) else Bucket
+            if ORIGIN in state.get(parameter, {}):
+                sort = (parameter.dtype, parameter.device, is_sharded(parameter), float(state[parameter][AGE]))
+                alike.setdefault((id(parameter) not in moving, *sort), []).append(parameter)
+        for (idle, _, _, sharded, _), parameters in alike.items():
+            kind = Idle if idle else Packed if not sharded and is_small(parameters) else Bucket
             buckets.append(kind(group, parameters, state))
     return buckets
 
 
 def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, float, float]:
     """Return g·g, g·u and u·u of the gradient g and the displacement (or direction) u, in one transfer."""
-    if len(buckets) == 1 and ranks.size == 1:
-        numbers = buckets[0].measure()
+    moving = [bucket for bucket in buckets if bucket.gradients]
+    if len(moving) == 1 and ranks.size == 1:
+        numbers = moving[0].measure()
         if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
             return numbers
-    return _gram(buckets, ranks, [part for bucket in buckets for part in bucket.displacements])
+    return _gram(moving, ranks, [part for bucket in moving for part in bucket.displacements])
 
 
 def slope_along_step(buckets: Sequence[Bucket], ranks: LocalReduce) -> float:
     """Return the inner product of the gradient and the last step."""
-    pairs = ((point, origin) for bucket in buckets for point, origin in zip(bucket.points, bucket.origins, strict=True))
-    return _gram(buckets, ranks, [point - origin for point, origin in pairs])[1]
+    moving = [bucket for bucket in buckets if bucket.gradients]
+    pairs = ((point, origin) for bucket in moving for point, origin in zip(bucket.points, bucket.origins, strict=True))
+    return _gram(moving, ranks, [point - origin for point, origin in pairs])[1]
 
 
 def _gram(buckets: Sequence[Bucket], ranks: LocalReduce, others: list[Tensor]) -> tuple[float, float, float]:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from gradline.searches import GolsI, Prls
-from gradline.torch.arguments import settings
+from gradline.torch.arguments import directed_search_of
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 
@@ -63,7 +63,7 @@ class GOLSI(LineSearchOptimizer):
     ) -> None:
         super().__init__(
             params,
-            GolsI(**settings(options)),
+            directed_search_of(GolsI, options, "GOLSI"),
             direction=direction,
             reuse_gradient=reuse_gradient,
             spread=spread,
@@ -131,7 +131,7 @@ class PrLS(LineSearchOptimizer):
     ) -> None:
         super().__init__(
             params,
-            Prls(**settings(options)),
+            directed_search_of(Prls, options, "PrLS"),
             direction=direction,
             reuse_gradient=reuse_gradient,
             same_noise=same_noise,

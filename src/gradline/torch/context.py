@@ -56,6 +56,11 @@ class ModuleContext:
         self._around: list[nn.Module] | None = None  # the modules when processes were last looked for
         self._under_way: ExitStack | None = None  # of an evaluation in which processes may be discovered
         self._given = model
+        if model is not None and not isinstance(model, nn.Module):
+            raise TypeError(
+                f"model must be a module, the one called in training, or None (its layers and wrappers are found in "
+                f"it), got {model!r}"
+            )
         if model is not None:
             self._roots.add(model)
 

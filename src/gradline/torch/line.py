@@ -122,7 +122,7 @@ class Line:
         parts = self.parts
         if not self._representable(step):
             for part, origin, direction in zip(parts, self.origins, self.directions, strict=True):
-                part.copy_(origin.double().add_(direction.double(), alpha=step))
+                part.copy_(origin.double().add(direction.double(), alpha=step))
         elif fresh or not self._single:
             if not fresh:
                 foreach_copy_(parts, self.origins)
@@ -174,7 +174,7 @@ class Line:
         if step is None:
             return origin
         if not self._representable(step):
-            return origin.double().add_(direction.double(), alpha=step).to(origin.dtype)
+            return origin.double().add(direction.double(), alpha=step).to(origin.dtype)
         return torch.add(origin, direction, alpha=step)
 
     def moves(self, parameters: list[Tensor]) -> bool:
@@ -233,8 +233,8 @@ class _Pair:
     """
 
     def __init__(self, parameters: list[Tensor]) -> None:
-        self._rows = torch.zeros(2, sum(map(Tensor.numel, parameters)), dtype=parameters[0].dtype)
-        self._products = torch.zeros(2, dtype=parameters[0].dtype)
+        self._rows = parameters[0].new_zeros(2, sum(map(Tensor.numel, parameters)))
+        self._products = parameters[0].new_zeros(2)
         self._direction, self._gradient = self._rows
         self.directions, self.gradients = (views_of(row, parameters) for row in self._rows)
         self._held: list[Tensor] | None = None  # the gradients that were copied last

@@ -3,7 +3,8 @@
 The cosine does not depend on the length of a gradient, but the moments of optimizers such as Adam do: a gradient a
 thousand times as long as usual dominates them for hundreds of steps. So it is scaled down. If, besides, the loss
 increases along the last step, and does so on the next mini-batch too, the step was too long for the curvature there,
-and it is halved.
+and it is halved. In the first search a much longer gradient tells that its step is far too long: far from the data that
+a network was made for, slopes have either sign.
 """
 
 from __future__ import annotations
@@ -15,6 +16,8 @@ __all__ = ["LOOKS", "OutlierGuard"]
 LOOKS = 2
 """Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves a step."""
 
+_FAR_RATIO = 30.0
+"""Ratio to the mean length above which a gradient ends the first search; at short steps noise makes no such ratio."""
 _RATIO = 10.0
 """Ratio to the mean length above which a gradient is an outlier; it is scaled to the mean length."""
 _WEIGHT = 0.01
@@ -33,6 +36,10 @@ class OutlierGuard(NamedTuple):
     def is_outlier(self, norm: float) -> bool:
         """Return whether a gradient of this length is far longer than usual."""
         return self.seen > 0 and norm > _RATIO * self.length
+
+    def is_far(self, norm: float) -> bool:
+        """Return whether a gradient of this length, in the first search, is of a step that is far too long."""
+        return self.seen > 0 and norm > _FAR_RATIO * self.length
 
     def factor(self, norm: float) -> float:
         """Return the factor for a gradient of this length: 1 unless it is an outlier."""

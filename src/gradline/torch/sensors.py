@@ -146,7 +146,7 @@ class ValueSensor(Sensor):
         if isinstance(loss, Tensor) and loss.numel() == 1:
             return (loss.detach().reshape(()),)
         if isinstance(loss, float | int):
-            return (torch.tensor(float(loss), dtype=torch.float64),)
+            return (torch.tensor(float(loss), dtype=torch.float64, device="cpu"),)
         got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else repr(loss)
         raise TypeError(
             f"closure must return the loss, one number ({type(self.search).__name__} compares it), got {got}"
@@ -165,7 +165,7 @@ class HeadingSensor(Sensor):
     """Measures slopes, and at origins the angle between gradient and displacement.
 
     Where a gradient is far longer than usual and the slope positive, the slope is reported as infinite, so that the
-    search evaluates again and shortens the step.
+    search evaluates again and shortens the step. In the first search the length alone decides.
     """
 
     observation = Heading
@@ -174,18 +174,23 @@ class HeadingSensor(Sensor):
         super().__init__(search)
         self.buffers["displacement"] = Displacement()
         self.guard = OutlierGuard()
-        self.rejected = LOOKS  # evaluations in a row that were; none is in the first search
+        self.rejected = 0  # evaluations in a row that were
+        self.first = True  # whether this is the first search
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
         """Return the slope with g·w and ‖g‖‖w‖; non-finite if the gradient is."""
         if not evaluation.finite:
             return Heading(slope, evaluation.norm, evaluation.norm)
         along, scale = self.buffers["displacement"].measure(evaluation.gradients, evaluation.norm, line.ranks)
-        self.rejected = 0 if scale > 0.0 else LOOKS
+        self.rejected, self.first = 0, scale == 0.0
         return Heading(slope, along, scale)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
         """Return the slope, infinite where the step was far too long."""
+        if self.first:
+            far = self.rejected < LOOKS and self.guard.is_far(evaluation.norm)
+            self.rejected = self.rejected + 1 if far else 0
+            return Slope(math.inf if far else evaluation.slope)
         if self.rejected < LOOKS and not (evaluation.finite and evaluation.slope <= 0.0):
             if not evaluation.finite:
                 self.rejected += 1
@@ -208,19 +213,19 @@ class HeadingSensor(Sensor):
         self.buffers["displacement"].add(line, step, before)
 
     def state(self) -> Plain:
-        """Return the mean length of gradients, their number, and the number of evaluations rejected in a row."""
-        return {**self.guard._asdict(), "rejected": self.rejected}
+        """Return the mean length of gradients, their number, the evaluations rejected in a row, and of which search."""
+        return {**self.guard._asdict(), "rejected": self.rejected, "first": self.first}
 
-    def check_state(self, packed: Plain) -> tuple[OutlierGuard, int]:
-        """Check all three numbers."""
+    def check_state(self, packed: Plain) -> tuple[OutlierGuard, int, bool]:
+        """Check all four."""
         length = number(packed["length"])
         if not 0.0 <= length < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"])
+        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"]), bool(packed["first"])
 
-    def load_state(self, state: tuple[OutlierGuard, int]) -> None:
-        """Restore the numbers."""
-        self.guard, self.rejected = state
+    def load_state(self, state: tuple[OutlierGuard, int, bool]) -> None:
+        """Restore them."""
+        self.guard, self.rejected, self.first = state
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:

@@ -37,6 +37,9 @@ class SavedOptimizer(GradlineOptimizer):
     _held: Line | None  # the line whose buffers are in self.state
     _versions: list[int] | None  # of the parameters, when they were last moved
 
+    # These are attributes in the base class, which mypy lets no property replace. Here the session has them, and no
+    # code sets them: a second reference would be stale after loading, which gives the session another driver.
+
     @property
     def _driver(self) -> Driver:  # type: ignore[override]
         return self._session.driver

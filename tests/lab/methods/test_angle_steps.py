@@ -53,7 +53,7 @@ def test_the_average_is_measured_and_training_goes_on_from_its_own_point():
     assert all(map(torch.equal, trained, work.parameters))
 
 
-@pytest.mark.parametrize("name", ["angle", "angle-last"])
+@pytest.mark.parametrize("name", ["angle", "angle-adam"])
 def test_a_run_is_resumed_exactly(name):
     one = run(name, budget=80, record_every=8)
     (whole,) = finished(one)

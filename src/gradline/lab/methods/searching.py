@@ -200,7 +200,7 @@ def _with_defaults() -> Iterator[SearchMethod]:
 
 OWN = (
     SearchMethod("angle", searches.Angle(), Direction("adamw"), average=True),
-    SearchMethod("angle-last", searches.Angle(), Direction("adamw")),
+    SearchMethod("angle-adam", searches.Angle(), Direction("adam"), average=True),
     SearchMethod("gols-i", searches.GolsI()),
     SearchMethod("gols-i-adam", searches.GolsI(), Direction("adam")),
     SearchMethod("gols-i-adam-0", searches.GolsI(), Direction.of("adam", {"betas": (0.0, 0.999)})),

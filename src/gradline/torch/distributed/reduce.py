@@ -159,7 +159,7 @@ class DistributedReduce(LocalReduce):
         """Return the numbers of all ranks; raise an error if they evaluate different things or one has failed."""
         failed = 0.0 if failure is None else 1.0
         mine = [failed, self._checksum, *self._place, *numbers]
-        heard = self._all(torch.tensor(mine, dtype=torch.float64)).tolist()
+        heard = self._all(torch.tensor(mine, dtype=torch.float64, device="cpu")).tolist()
         if any(row[0] for row in heard):
             reasons = self._reasons(failure)
             if failure is None:
@@ -187,8 +187,8 @@ class DistributedReduce(LocalReduce):
     def _texts(self, mine: str, most: int | None = None) -> list[str]:
         """Exchange strings of at most `most` bytes between all ranks."""
         said = mine.encode()[:most]
-        size = int(self._all(torch.tensor([len(said)])).max())
-        heard = self._all(torch.tensor(list(said.ljust(size, b"\0")), dtype=torch.uint8)).tolist()
+        size = int(self._all(torch.tensor([len(said)], device="cpu")).max())
+        heard = self._all(torch.tensor(list(said.ljust(size, b"\0")), dtype=torch.uint8, device="cpu")).tolist()
         return [bytes(text).rstrip(b"\0").decode(errors="replace") for text in heard]
 
     def _all(self, mine: Tensor) -> Tensor:
