@@ -1,16 +1,13 @@
-"""Bring the tables of docs/claims.md in step with results/paper.json.gz: `python docs/claims.py`.
-
-Each table stands between two comments, `<!-- name -->` and `<!-- end -->`.
-"""
+"""Bring the tables of docs/claims.md in step with results/paper.json.gz: `python docs/claims.py`."""
 
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pandas as pd
+from marks import fill
 
 from gradline.lab import summary
 from gradline.lab.cli.verbs.claims import table_of
@@ -129,14 +126,7 @@ def main() -> None:
         "count": f"{len(runs):,} runs, {int(runs['evaluations'].sum()):,} evaluations",
     }
     page = HERE / "claims.md"
-    text = page.read_text(encoding="utf-8")
-    for name, table in tables.items():
-        pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        text, found = re.subn(
-            pattern, lambda match, table=table: f"{match[1]}\n{table}\n\n{match[2]}", text, flags=re.S
-        )
-        assert found == 1, f"claims.md has no place for {name}"
-    page.write_text(text, encoding="utf-8")
+    page.write_text(fill(page.read_text(encoding="utf-8"), "claims.py", tables), encoding="utf-8")
 
 
 if __name__ == "__main__":

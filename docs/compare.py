@@ -9,21 +9,24 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
+from statistics import median
 
+from marks import fill
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from gradline.lab.figures import compare_lines, style, train_questions
 from gradline.lab.findings import reading
-from gradline.lab.findings.comparison import SIZES, Comparison
-from gradline.lab.findings.comparison import own as own_methods
+from gradline.lab.findings.comparison import FLOOR, OWN, Comparison
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Training
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Entry, Training
+from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 from gradline.lab.report.tables import Table, scores_table, times, versus_table
 from gradline.lab.report.tables import markdown as table
@@ -31,13 +34,14 @@ from gradline.lab.studies import load, plan, plan_tuned
 from gradline.lab.tools.formatting import count, duration, number, plural
 from gradline.plot.inks import DARK, LIGHT, Inks, stroke
 
-OWN = own_methods()
 HERE = Path(__file__).parent
 RUNS = HERE.parent / "results" / "compare.json.gz"
 TRAINING = HERE.parent / "results" / "train.json.gz"
 PAGE = HERE / "compare.md"
 POINTS = 60
 """Of a curve in a picture: the packed ones have fewer."""
+SIZES = ("small", "medium", "large")
+"""What the batch sizes of a problem are called, in their order."""
 REASON = 90
 """Characters of a reason that are shown."""
 
@@ -128,10 +132,10 @@ def methods(packed: Packed, known: Comparison) -> str:
 def scores(packed: Packed, known: Comparison) -> str:
     """Everybody's score: over all settings, over those held out, and by batch size; a tab each."""
     parts = [
-        ("All", known.names()),
-        ("Held-out problems", known.names(held_out=True)),
-        ("Problems for tuning", known.names(held_out=False)),
-        *((f"{size.capitalize()} batches", known.names(size=size)) for size in SIZES),
+        ("All", names_of(known)),
+        ("Held-out problems", names_of(known, held_out=True)),
+        ("Problems for tuning", names_of(known, held_out=False)),
+        *((f"{size.capitalize()} batches", names_of(known, size=size)) for size in SIZES),
     ]
     made = {
         title: f"{plural(len(known.shared(settings)), 'setting')}.\n\n{_marked(scores_table(known, settings))}"
@@ -139,6 +143,25 @@ def scores(packed: Packed, known: Comparison) -> str:
         if known.shared(settings)
     }
     return tabs(made)
+
+
+def sizes_of(known: Comparison) -> dict[str, str]:
+    """For each setting of the study, whether its batches are small, medium or large for its problem."""
+    settings, found = load("compare").settings, {}
+    for setting in settings:
+        of_problem = sorted({other.batch_size for other in settings if other.problem == setting.problem})
+        found[setting.name] = SIZES[min(of_problem.index(setting.batch_size), len(SIZES) - 1)]
+    return found
+
+
+def names_of(known: Comparison, *, size: str | None = None, held_out: bool | None = None) -> tuple[str, ...]:
+    """The names of settings, perhaps only of one of `SIZES`, or of problems that are held out or are not."""
+    sizes = sizes_of(known)
+    return tuple(
+        setting.name
+        for setting in known.settings
+        if (size is None or sizes[setting.name] == size) and (held_out is None or setting.held_out == held_out)
+    )
 
 
 def _marked(found: Table) -> str:
@@ -156,7 +179,7 @@ def _indented(text: str) -> str:
 
 def winners(packed: Packed, known: Comparison) -> str:
     """Who ends lowest in each setting, and how far gradline's best is behind; and who reaches the target first."""
-    rows = []
+    rows, sizes = [], sizes_of(known)
     for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = [row for row in known.rows if row.setting == setting.name]
         own = [row for row in lines if row.method in OWN]
@@ -164,7 +187,7 @@ def winners(packed: Packed, known: Comparison) -> str:
         rows.append(
             [
                 f"`{setting.name}`",
-                known.sizes[setting.name],
+                sizes[setting.name],
                 name_of(lines[0].method),
                 number(lines[0].train_loss.median),
                 *([name_of(own[0].method), number(own[0].train_loss.median)] if own else ["-", "-"]),
@@ -178,14 +201,16 @@ def winners(packed: Packed, known: Comparison) -> str:
 
 def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
-    free = [name for name in known.free if name not in ("angle", "angle-adam")]
-    rows = []
+    grids = {f"{family} {which}" for family, _ in known.grids.values() for which in ("best", "median")}
+    free = {row.method for row in known.rows} - grids - {"angle", "angle-adam"}
+    rows, sizes = [], sizes_of(known)
     for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
-        cells = [f"`{setting.name}`", known.sizes[setting.name]]
+        cells = [f"`{setting.name}`", sizes[setting.name]]
         for method in ("angle", "angle-adam"):
-            by = known.beaten(method, free).get(setting.name, [])
             losses = lines[method]
+            best = max(losses.best, FLOOR)
+            by = [name for name, other in lines.items() if name in free and other.worst < best]  # the lowest first
             shown = f"{number(losses.median)} ({number(losses.best)} to {number(losses.worst)})"
             cells += [shown, ", ".join(f"{name_of(name)} {number(lines[name].median)}" for name in by[:3])]
             cells[-1] += f" and {len(by) - 3} more" if len(by) > 3 else ""
@@ -194,15 +219,20 @@ def beaten(packed: Packed, known: Comparison) -> str:
 
 
 def failures(packed: Packed, known: Comparison) -> str:
-    """What failed, and why."""
+    """What failed, and why, learning rates of a grid each on their own; those that failed most come first."""
+    made = Counter(record.method for record in known.records)
+    found: dict[tuple[str, str], list[str]] = {}
+    for record in known.records:
+        if record.status is not Status.DONE:
+            found.setdefault((record.method, record.reason or "diverged"), []).append(record.setting)
     rows = [
         [
-            name_of(failure.method),
-            f"{failure.runs} of {failure.of}",
-            _short(failure.reason),
-            ", ".join(f"`{name}`" for name in failure.settings),
+            name_of(method),
+            f"{len(settings)} of {made[method]}",
+            _short(reason),
+            ", ".join(f"`{name}`" for name in dict.fromkeys(settings)),
         ]
-        for failure in known.failures
+        for (method, reason), settings in sorted(found.items(), key=lambda pair: (-len(pair[1]), pair[0]))
     ]
     return table(["method", "runs", "reason", "where"], rows, words=range(4)) if rows else "No run failed."
 
@@ -213,14 +243,21 @@ def _short(reason: str) -> str:
 
 
 def costs(packed: Packed, known: Comparison) -> str:
-    """Memory and time."""
+    """Memory, and processor time over that of SGD (medians over settings)."""
     rows = []
     for score in known.scores():
-        cost = known.costs[score.method]
+        of_method = [row for row in known.rows if row.method == score.method]
+        step, evaluation = (
+            _median(getattr(row, name) for row in of_method) for name in ("step_cost", "evaluation_cost")
+        )
         copies = packed.memory.get(score.method, packed.memory.get(score.method.rsplit(" ", 1)[0], math.nan))
         memory = copies if isinstance(copies, str) else "-" if math.isnan(copies) else f"{copies:.0f}"
-        rows.append([name_of(score.method), memory, times(cost.step), times(cost.evaluation)])
+        rows.append([name_of(score.method), memory, times(step), times(evaluation)])
     return table(["method", "memory in copies of the parameters", "time of a step", "time of an evaluation"], rows)
+
+
+def _median(values: Iterable[float]) -> float:
+    return median([value for value in values if not math.isnan(value)] or [math.nan])
 
 
 # ---- Tables of the study `train` ----
@@ -269,12 +306,19 @@ def train_cases(packed: Packed, training: Training) -> str:
         if tuned is None:
             cells += ["-", "-", "-"]
         else:
-            edge = ", at the edge" if tuned.at_edge else ""
+            edge = ", at the edge" if at_edge(tuned) else ""
             chosen = f"`{tuned.chosen}` of {len(tuned.candidates)}{edge}"
             cells += [_span(tuned.validation_loss), number(tuned.final("test_loss").median), chosen]
         rows.append(cells)
     head = ["case", "for", OURS, "test", UNTOUCHED, "test", "best tuned", "test", "which"]
     return table(head, rows, words=(0, 1, 8))
+
+
+def at_edge(entry: Entry) -> bool:
+    """Whether the chosen learning rate is the lowest or the highest that was tried with its schedule."""
+    schedule, _, rate = (entry.chosen or "").rpartition("-")
+    rates = [float(run.method.rpartition("-")[2]) for run in entry.candidates if run.method.startswith(schedule)]
+    return float(rate) in (min(rates), max(rates))
 
 
 def _span(values: Spread) -> str:
@@ -358,24 +402,12 @@ PARTS: dict[str, Callable[[Packed, Comparison], str]] = {
 
 def filled(text: str, packed: Packed, known: Comparison) -> str:
     """The page with the parts of the comparison made anew. Raises `ValueError` if a part has no place in it."""
-    return _filled(text, {name: make(packed, known) for name, make in PARTS.items()})
+    return fill(text, "compare.py", {name: make(packed, known) for name, make in PARTS.items()})
 
 
 def filled_training(text: str, packed: Packed, training: Training) -> str:
     """The page with the parts of the study `train` made anew. Raises `ValueError` if a part has no place in it."""
-    return _filled(text, {name: make(packed, training) for name, make in TRAINING_PARTS.items()})
-
-
-def _filled(text: str, parts: Mapping[str, str]) -> str:
-    for name, part in parts.items():
-        begin, end = f"<!-- {name}: made by docs/compare.py -->", f"<!-- {name}: end -->"
-        if text.count(begin) != 1 or text.count(end) != 1:
-            raise ValueError(f"the page must have {begin} and {end} once each (the numbers go between them)")
-        before, rest = text.split(begin)
-        inside = before[before.rfind("\n") + 1 :]  # a part of a note is as far in as the note
-        made = "\n".join(f"{inside}{line}".rstrip() for line in part.splitlines())
-        text = f"{before}{begin}\n\n{made}\n\n{inside}{end}{rest.split(end)[1]}"
-    return text
+    return fill(text, "compare.py", {name: make(packed, training) for name, make in TRAINING_PARTS.items()})
 
 
 # ---- Pictures ----
@@ -383,10 +415,10 @@ def _filled(text: str, parts: Mapping[str, str]) -> str:
 
 def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture, in the inks of a page."""
-    lines = known.drawn(OWN)
+    lines = known.drawn
     found = {f"compare-{name}": draw for name, draw in compare_lines.drawings(known).items()}
     for name, held_out in (("tuning", False), ("held-out", True)):
-        settings = known.names(held_out=held_out)
+        settings = names_of(known, held_out=held_out)
         losses = compare_lines.losses_data(known.table, settings, lines, targets=known.targets, points=POINTS)
         found[f"compare-{name}"] = partial(compare_lines.draw_losses, losses)
     return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ def on_pre_build(config: Any) -> None:
 
 
 def _load(source: Path) -> Any:
+    sys.path.insert(0, str(HERE))  # as when it is run: the programs share modules
     spec = importlib.util.spec_from_file_location(f"gradline_docs_{source.stem}", source)
     assert spec is not None
     assert spec.loader is not None

@@ -6,12 +6,13 @@ Every packed file in `results/` is read, so runs can be added file by file.
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
+
+from marks import fill
 
 from gradline.lab.figures import FIGURES, labels, save
 from gradline.lab.figures.curves import MissingRuns
@@ -29,7 +30,6 @@ SHOWN = (
     "study_net2_scales",
     "study_today",
 )
-MARKS = ("<!-- figures: written by study.py -->", "<!-- end of figures -->")
 
 
 @cache
@@ -90,11 +90,7 @@ def section() -> str:
 
 def filled(page: str) -> str:
     """The page with the section between its marks."""
-    begin, end = MARKS
-    pattern = re.compile(f"{re.escape(begin)}.*?{re.escape(end)}", re.DOTALL)
-    if not pattern.search(page):
-        raise ValueError(f"{PAGE} must have the marks {begin} and {end}")
-    return pattern.sub(lambda _: f"{begin}\n\n{section()}\n\n{end}", page)
+    return fill(page, "study.py", {"figures": section()})
 
 
 if __name__ == "__main__":

@@ -110,7 +110,7 @@ def test_the_time_of_a_run_is_that_of_its_beginning_its_measurements_and_its_eva
 @pytest.mark.parametrize("workers", [1, 2, 3])
 def test_every_method_is_measured_by_one_worker(file, monkeypatch, workers):
     monkeypatch.setattr("gradline.lab.comparing.PACE_SECONDS", 0.0)
-    monkeypatch.setattr("gradline.lab.comparing.engines.make", lambda runs: made.append(runs[0]) or Engine())
+    monkeypatch.setattr("gradline.lab.comparing.engines.make", lambda runs, _=None: made.append(runs[0]) or Engine())
     monkeypatch.setattr("gradline.lab.comparing.time.perf_counter", lambda: 0.0)
     made, names = [], ["angle", "adam-0.001", "prodigy"]
     for place in range(workers):

@@ -90,7 +90,7 @@ class Point:
                 torch.manual_seed(seed)
                 yield
         finally:
-            self.home()
+            self._snapshot.restore()
 
     def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:
         """Set the parameters to x0 + Σ step · direction."""
@@ -102,10 +102,6 @@ class Point:
     def reset_buffers(self) -> None:
         """Restore buffers that an evaluation changed, such as BatchNorm's running statistics."""
         self._snapshot.restore_buffers()
-
-    def home(self) -> None:
-        """Restore parameters and buffers."""
-        self._snapshot.restore()
 
 
 def random_unit(place: Point, generator: torch.Generator) -> list[Tensor]:

@@ -10,7 +10,7 @@ import torch
 from lab.study_runs import Arrays, blobs, finish, identical, ordinary, run
 
 from gradline import searches
-from gradline.lab.engines import group_key, make
+from gradline.lab.engines import group_key, lockstep_accepts, make
 from gradline.lab.engines.lockstep import Lockstep, layers
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Sampling
@@ -134,9 +134,9 @@ def test_the_engine_follows_from_the_problem():
     assert isinstance(make([run()], data=blobs()), Lockstep)
     custom = run(problem_options=CUSTOM)
     assert isinstance(make([custom], data=blobs()), Ordinary)
-    assert not Lockstep.accepts(custom)
+    assert not lockstep_accepts(custom)
     networks = [one for one in PROBLEMS.values() if isinstance(one, Network)]
-    assert all(Lockstep.accepts(replace(run(), problem=one)) for one in networks)
+    assert all(lockstep_accepts(replace(run(), problem=one)) for one in networks)
 
 
 DECLINED = {
@@ -152,7 +152,7 @@ DECLINED = {
 @pytest.mark.parametrize("what", DECLINED)
 def test_what_lockstep_declines_the_ordinary_engine_runs(what):
     declined = replace(run(budget=12), **DECLINED[what])
-    assert not Lockstep.accepts(declined)
+    assert not lockstep_accepts(declined)
     assert group_key(declined) == declined.key
     (result,) = finish(make([declined], data=blobs())).values()
     assert result.engine == "ordinary"

@@ -20,8 +20,8 @@ from gradline.lab.figures.curves import (
     quantiles,
     select,
 )
-from gradline.lab.findings.traces import POINTS, grid_of, held, thin
-from gradline.lab.jobs.result import Result
+from gradline.lab.findings.traces import POINTS, grid_of, thin
+from gradline.lab.jobs.result import Result, held
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import PROBLEMS

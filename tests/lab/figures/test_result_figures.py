@@ -119,13 +119,16 @@ def test_figure_14_means_go_as_far_as_all_runs(runs):
 def test_table_3_counts_probes(store):
     data = table_3.data(store)
     table = summary(store, problem="bcwd-netpi-10")
-    for place, method in enumerate(data.methods):
-        rows = table[table["method"] == method]
-        assert data.runs[place] == len(rows) == 2
-        assert data.fewest[place] == rows["probes_min"].min()
-        assert data.most[place] == rows["probes_max"].max()
-        assert data.most_later[place] == rows["probes_max_later"].max()
-        assert data.mean[place] == pytest.approx(rows["probes_mean"].mean())
+    for row in data:
+        rows = table[table["method"] == row.method]
+        assert row.runs == len(rows) == 2
+        assert row.fewest == rows["probes_min"].min()
+        assert row.most == rows["probes_max"].max()
+        assert row.most_later == rows["probes_max_later"].max()
+        assert row.mean == pytest.approx(rows["probes_mean"].mean())
+    cells = table_3.cells(data)
+    assert [line[0] for line in cells] == ["GOLS-I", "in the paper", "PrLS", "in the paper"]
+    assert cells[1] == ["in the paper", "10", "1", "28", "11", "1.3"]
 
 
 def test_direction_vs_step_is_medians_at_the_end(runs):

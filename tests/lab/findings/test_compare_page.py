@@ -7,13 +7,15 @@ import math
 import re
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+from lab.compare_cases import record as made_record
 
 from gradline.lab import studies
-from gradline.lab.findings.comparison import DRAWN, LIMIT, SIZES
+from gradline.lab.findings.comparison import DRAWN, LIMIT, compare
 from gradline.lab.findings.packed import pack
-from gradline.lab.findings.training import trained
+from gradline.lab.findings.training import Entry, trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 
@@ -70,13 +72,58 @@ def test_every_method_and_setting_is_on_the_page(found, page):
 def test_the_scores_of_the_page_are_those_of_the_runs(program, found, page):
     _, known = found
     tabs = dict(re.findall(r'^=== "(.*?)"\n\n(.*?)(?=^===|^<!--)', page, flags=re.MULTILINE | re.DOTALL))
-    names = {"All": None, **{f"{size.capitalize()} batches": known.names(size=size) for size in SIZES}}
+    sizes = {f"{size.capitalize()} batches": program.names_of(known, size=size) for size in program.SIZES}
+    names = {"All": None, **sizes}
     assert set(names) <= set(tabs)
     for title, settings in names.items():
         lines = [line.split("|") for line in tabs[title].splitlines() if line.startswith("    | ")][2:]
         scores = known.scores(settings)
         assert [line[1].strip(" *") for line in lines] == [score.method for score in scores]
         assert [line[6].strip() for line in lines] == [f"{score.reached:.0%}" for score in scores]
+
+
+def test_settings_are_found_by_batch_size_and_use(program, found):
+    _, known = found
+    names = set(program.names_of(known))
+    assert {"regression/10", "pinn/16"} <= set(program.names_of(known, size="small"))
+    assert "regression/1000" in program.names_of(known, size="large")
+    assert program.names_of(known, held_out=False, size="medium") == tuple(
+        name for name in program.names_of(known, size="medium") if name not in program.names_of(known, held_out=True)
+    )
+    assert {*program.names_of(known, held_out=True), *program.names_of(known, held_out=False)} == names
+
+
+def ending(run, losses, status=Status.DONE):
+    """A run of a study with a loss at its start and at its end, by seed."""
+    made = made_record("x", [9.0, losses[run.seed]], status=status)
+    names = {"problem": run.problem.name, "method": run.method.name}
+    return replace(made, batch_size=run.batch_size, seed=run.seed, budget=run.budget, **names)
+
+
+@pytest.mark.parametrize(("others", "by"), [((0.05, 0.2), ""), ((0.05, 0.09), "prodigy 0.09")])
+def test_a_method_is_beaten_where_every_seed_of_another_ends_lower(program, others, by):
+    study = studies.load(
+        "compare", problems=["regression/10"], methods=["angle", "angle-adam", "prodigy", "sgd"], seeds=2
+    )
+    ends = {"angle": (0.1, 0.3), "angle-adam": (0.01, 0.01), "prodigy": others}
+    known = compare([ending(run, ends.get(run.method.name, (1e-3, 1e-3))) for run in studies.plan(study)], study)
+    (line,) = [line for line in program.beaten(None, known).splitlines() if "regression/10" in line]
+    assert [cell.strip() for cell in line.split("|")][4] == by  # sgd, whose learning rate was chosen, does not count
+
+
+def test_failures_are_told_by_method_and_reason_those_that_failed_most_first(program):
+    study = studies.load("compare", problems=["regression"], methods=["gols-i", "prodigy", "sgd"], seeds=1)
+    bad = {("prodigy", "regression/10"), *(("sgd-100", f"regression/{size}") for size in (10, 100, 1000))}
+    runs = studies.plan(study)
+    made = [
+        ending(run, [1.0], Status.DIVERGED if (run.method.name, run.setting) in bad else Status.DONE) for run in runs
+    ]
+    known = compare(made, study)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in program.failures(None, known).splitlines()[2:]]
+    assert [row[:3] for row in rows] == [["sgd-100", "3 of 3", "diverged"], ["prodigy", "1 of 3", "diverged"]]
+    assert rows[1][3] == "`regression/10`"
+    costs = program.costs(SimpleNamespace(memory={}), known)
+    assert "| **gols-i** | - | 1.00× | 1.00× |" in costs
 
 
 def test_a_page_without_a_place_for_a_part_is_refused(program, found, page):
@@ -122,6 +169,13 @@ def test_every_case_of_training_is_on_the_page_with_what_was_chosen(training, pa
         assert f"| `{case.name}` |" in page
         if case.tuned is not None:
             assert f"`{case.tuned.chosen}` of {len(case.tuned.candidates)}" in page
+
+
+def test_the_edge_of_a_grid_is_told(program):
+    rates = ("adamw-cosine-0.001", "adamw-cosine-0.003", "adamw-cosine-0.01", "adamw-constant-0.1")
+    entry = Entry("adamw-tuned", (), None, tuple(made_record(name, [1.0], seed=1000) for name in rates))
+    assert program.at_edge(replace(entry, chosen="adamw-cosine-0.01"))
+    assert not program.at_edge(replace(entry, chosen="adamw-cosine-0.003"))
 
 
 def test_nothing_is_reported_on_the_seed_that_was_tuned_on(training):

@@ -10,7 +10,6 @@ from lab.compare_cases import record
 
 from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profile, losses_data, profile_data
 from gradline.lab.findings.measures import (
-    Grid,
     Profile,
     leading,
     profile,
@@ -102,7 +101,7 @@ def test_the_worst_seed_decides_where_it_is_asked_for():
 
 def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_seed():
     finals = {"sgd-0.1": [3.0, 3.0, 0.1], "sgd-1": [1.0, 1.0, 9.0], "sgd-10": [2.0, 2.0, 2.0]}
-    grids = {name: Grid("sgd", float(name[4:])) for name in finals}
+    grids = {name: ("sgd", float(name[4:])) for name in finals}
     made = tabulate(
         record(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
     )

@@ -79,17 +79,8 @@ def test_what_is_reported_is_what_the_tuning_seed_chose():
     assert entry.validation_loss == (1.0, 1.0, 1.0)
     assert len(entry.candidates) == 3
     assert entry.tuning_seconds == 30.0
-    assert not entry.at_edge
     assert case.entries["angle"].tuning_seconds == 0.0
     assert set(case.entries) == {"angle", "adam-0.001", "adamw-tuned"}
-
-
-def test_the_edge_of_a_grid_is_told():
-    better = [run("adamw-cosine-0.01", [0.1], seed=1000), run("adamw-cosine-0.01", [1.0])]
-    old = [one for one in runs() if not (one.method == "adamw-cosine-0.01" and one.seed == 1000)]
-    (case,) = trained([*old, *better], STUDY).cases
-    assert case.tuned.chosen == "adamw-cosine-0.01"
-    assert case.tuned.at_edge
 
 
 def test_the_better_of_two_tuned_methods_is_that_of_the_tuning_seed():

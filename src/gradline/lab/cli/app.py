@@ -26,11 +26,9 @@ class Verbs(click.Group):
     """
 
     def list_commands(self, context: click.Context) -> list[str]:
-        """Return the names of all verbs, in the order of the help."""
         return sorted(NAMES, key=lambda name: import_module(f"{verbs.__name__}.{name}").ORDER)
 
     def get_command(self, context: click.Context, name: str) -> click.Command:
-        """Return a verb by its name."""
         if name not in NAMES:
             near = get_close_matches(name, NAMES, 1)
             raise click.UsageError(f"there is no verb {name!r}" + "".join(f"; did you mean {one!r}?" for one in near))

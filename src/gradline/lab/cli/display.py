@@ -63,7 +63,6 @@ class Quiet(Observer):
         return first
 
     def error(self, text: str) -> None:
-        """Print it."""
         self.console.print(f"[red]error:[/] {escape(text)}")
 
 
@@ -73,7 +72,6 @@ class Lines(Quiet):
     _next = 0.0
 
     def update(self, snapshot: Snapshot) -> None:
-        """Print the plan at first, and then how far the study is."""
         now = time.monotonic()
         if self.plan(snapshot):
             self._next = now + LINE_EVERY
@@ -82,7 +80,6 @@ class Lines(Quiet):
             self.console.print(f"{clock(snapshot.seconds)}  {', '.join(_facts(snapshot))}")
 
     def message(self, text: str) -> None:
-        """Print it."""
         self.console.print(escape(text))
 
 
@@ -94,7 +91,6 @@ class Display(Quiet):
         self._live = live
 
     def update(self, snapshot: Snapshot) -> None:
-        """Draw the bar."""
         self.plan(snapshot)
         line = Table.grid(expand=True, padding=(0, 1))
         line.add_column(ratio=1)
@@ -105,7 +101,6 @@ class Display(Quiet):
         self._live.update(Group(line, facts))
 
     def message(self, text: str) -> None:
-        """Print it above the bar."""
         self.console.print(escape(text), style="dim")
 
 

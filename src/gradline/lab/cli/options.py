@@ -15,35 +15,8 @@ from gradline.lab.cli.terminal import warn
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def whole_number(least: int) -> Callable[[str | int], int]:
-    """Return a converter to integers of at least `least`; its errors say what was given, which click's own do not."""
-
-    def convert(text: str | int) -> int:
-        try:
-            number = int(text)
-        except ValueError:
-            raise click.BadParameter(f"must be a whole number, got {text!r}") from None
-        if number < least:
-            raise click.BadParameter(f"must be at least {least}, got {number}")
-        return number
-
-    return convert
-
-
-whole = whole_number(1)
-
-
-def positive(text: str | float) -> float:
-    """Return a finite number above 0."""
-    try:
-        number = float(text)
-    except ValueError:
-        raise click.BadParameter(f"must be a number, got {text!r}") from None
-    if not 0.0 < number < float("inf"):
-        raise click.BadParameter(f"must be above 0 and finite, got {number:g}")
-    return number
-
-
+whole = click.IntRange(min=1)
+positive = click.FloatRange(min=0.0, min_open=True)
 SAMPLING = click.Choice(["dynamic", "static", "full"])
 
 workers_option = click.option("--workers", type=whole, metavar="N", help="Processes (default: one for each core).")

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 from gradline.lab import engines
 from gradline.lab.comparing.outcome import Outcome, read, write
+from gradline.lab.jobs.estimate import measure_pace
 from gradline.lab.jobs.executors import default_workers, open_executor
 from gradline.lab.jobs.progress import Observer, Snapshot
 from gradline.lab.jobs.runs import Run
@@ -107,7 +108,7 @@ def compare(
     """
     began = time.monotonic()
     require(minutes is None or budget is None, "minutes", "None if budget is given", "both limit the runs", minutes)
-    require(minutes is None or minutes > 0.0, "minutes", "above 0", "it is a time", minutes)
+    require(minutes is None or 0.0 < minutes < math.inf, "minutes", "above 0 and finite", "it is a time", minutes)
     require(type(seeds) is int and seeds > 0, "seeds", "a whole number above 0", "it counts runs", seeds)
     problem = script(build if callable(build) else Path(build), function)
     size, task, _ = check(problem, batch_size)
@@ -236,18 +237,11 @@ def _measured(
         engines.make(runs[:1]).advance()  # imports what every process imports once
         began = time.perf_counter()
         for run in runs:
-            now = time.perf_counter()
-            if evaluations and now - began > 2.0 * PACE_SECONDS:
+            if evaluations and time.perf_counter() - began > 2.0 * PACE_SECONDS:
                 break  # steps are so slow that the first methods have to do
-            engine = engines.make([run])
-            engine.advance()
-            first, before = time.perf_counter(), engine.evaluations
-            beginnings.append(first - now)
-            made = 0.0
-            while engine.active and (not made or time.perf_counter() - first < PACE_SECONDS / len(share)):
-                engine.advance()
-                made = engine.evaluations - before
-            evaluations.append((time.perf_counter() - first) / max(made, 1.0))
+            beginning, evaluation = measure_pace([run], PACE_SECONDS / len(share), engines.make)
+            beginnings.append(beginning)
+            evaluations.append(evaluation)
         task = problem.build(0)
         task.model.eval()
         now = time.perf_counter()
@@ -268,14 +262,12 @@ class _Bar(Observer):
         )
 
     def update(self, snapshot: Snapshot) -> None:
-        """Draw how far it is."""
         self._bar.n = round(100 * snapshot.fraction)
         self._bar.refresh()
         if snapshot.fraction >= 1.0:
             self._bar.close()
 
     def message(self, text: str) -> None:
-        """Say it."""
         self._notice(text)
 
     error = message

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
+from gradline.lab.figures.compare_lines import draw_losses, losses_data
 from gradline.lab.findings.measures import Spread, pace, spread
 from gradline.lab.findings.training import Entry
 from gradline.lab.findings.trajectory import Trajectory, trajectory
@@ -23,9 +24,8 @@ from gradline.lab.report.tables import text_table
 from gradline.lab.studies import Study, plan
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import duration, number, percent, plural
-from gradline.plot.inks import LIGHT, Inks, stroke
+from gradline.plot.inks import LIGHT, Inks
 
-Array = NDArray[np.float64]
 PICTURE = "compare"
 PAGE = "report.html"
 CAPTION = "Validation loss against evaluations, a line for each method; of a grid of learning rates the best one."
@@ -47,7 +47,6 @@ class Row(Entry):
 
     @property
     def code(self) -> str:
-        """The lines that make it in a training loop."""
         return code(METHODS[self.method])
 
 
@@ -70,15 +69,6 @@ class Outcome:
         """A row for each method, the lowest validation loss (of the median seed) first."""
         made = [Row(method.name, self._of(method.name)) for method in self.study.methods]
         return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
-
-    def curves(self, method: str, measure: str) -> list[tuple[Array, Array]]:
-        """Return evaluations and a measure along each run of a method."""
-        found = []
-        for run in self._of(method):
-            points = [(point.evaluations, getattr(point, measure)) for point in run.points]
-            at, values = np.array(points, dtype=np.float64).reshape(-1, 2).T
-            found.append((at[~np.isnan(values)], values[~np.isnan(values)]))
-        return found
 
     def _of(self, method: str) -> tuple[Trajectory, ...]:
         return tuple(run for run in self.runs if run.method == method)
@@ -138,7 +128,7 @@ class Outcome:
         rows = []
         for row in self.rows:
             errors = [percent(row.validation_error.median)] if self.has_error else []
-            loss, lowest = _text(row.validation_loss), number(row.lowest.median)
+            loss, lowest = str(row.validation_loss), number(row.lowest.median)
             cost = pace(row.runs) / adam
             times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
             ends = (row.failures[0], "-") if row.failures else (loss, number(row.final("train_loss").median))
@@ -153,7 +143,6 @@ class Outcome:
         return "\n".join([*table, "", *self.sentences, "", self.best.code])
 
     def _repr_html_(self) -> str:
-        """Show the table, the conclusions and the code in a notebook."""
         macros: Any = template("macros.html.jinja").module
         return str(macros.summary(self, text_table(*self.cells())))
 
@@ -184,40 +173,13 @@ def _is_angle(method: Method) -> bool:
     return isinstance(method, SearchMethod) and type(method.search).__name__ == "Angle"
 
 
-def _text(found: Spread) -> str:
-    """Return a number over seeds as text, with its range if there is one."""
-    middle = number(found.median)
-    return middle if found.best == found.worst else f"{middle} ({number(found.best)} to {number(found.worst)})"
-
-
 def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
+    setting, labels = found.study.settings[0].name, found.labels()
+    table = {setting: {label: list(found._of(method)) for method, label in labels.items()}}
     measures = ["validation_loss", "validation_error"] if found.has_error else ["validation_loss"]
-    with style.settings(inks):
-        figure, axes = style.panels(1, len(measures), height=3.6, width=4.2 * len(measures) + 1.0)
-        for axis, measure in zip(axes.flat, measures, strict=True):
-            shown: list[float] = []
-            for place, (method, label) in enumerate(found.labels().items()):
-                curves = [curve for curve in found.curves(method, measure) if curve[0].size]
-                if not curves:
-                    continue
-                grid = np.unique(np.concatenate([at for at, _ in curves]))
-                values = np.median([np.interp(grid, at, value) for at, value in curves], axis=0)
-                ours = method.startswith("angle")
-                options = stroke(0 if ours else 1 + place, inks).options()
-                axis.plot(grid, values, label=label, **options | ({"linewidth": 2.4, "zorder": 4} if ours else {}))
-                shown += [value for value in values[len(values) // 10 :] if 0.0 < value < np.inf]
-            if shown and measure == "validation_loss":
-                axis.set_yscale("log")
-                for which in (axis.yaxis.set_major_formatter, axis.yaxis.set_minor_formatter):
-                    which(style.matplotlib("ticker").FuncFormatter(lambda value, _: number(value, 2)))
-            if shown:
-                low, high = min(shown), float(np.quantile(shown, 0.98))
-                axis.set_ylim(low * 0.9 if measure == "validation_loss" else 0.0, max(high * 1.1, low * 1.2))
-            axis.set_xlabel("evaluations (forward and backward passes)")
-            axis.set_ylabel(measure.replace("_", " "))
-        style.legend(figure, axes.flat, columns=3)
-    return figure
+    lines = [losses_data(table, [setting], list(labels.values()), measure=measure) for measure in measures]
+    return draw_losses(list(chain(*lines)), inks)
 
 
 def write(found: Outcome, directory: Path) -> Path:

@@ -22,7 +22,7 @@ from gradline.lab.engines.sampling import (
     runs_of_state,
     stuck,
 )
-from gradline.lab.jobs.result import Measurements, Result, Status, Table
+from gradline.lab.jobs.result import Measurements, Result, Status, Table, measurements
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
@@ -44,13 +44,7 @@ IDLE = 100
 
 
 class Ordinary:
-    """Runs one after another.
-
-    Args:
-        runs: the runs.
-        data: what they are trained on, if their problems are networks; `None`: their problems load it.
-        state: what `state_dict` returned: continue from there, with the same runs.
-    """
+    """Runs one after another; arguments as for `gradline.lab.engines.make`."""
 
     def __init__(
         self, runs: Sequence[Run], data: DataSet | None = None, *, state: dict[str, Any] | None = None
@@ -68,12 +62,10 @@ class Ordinary:
 
     @property
     def active(self) -> int:
-        """Runs not finished."""
         return len(self._waiting) + (self._training is not None)
 
     @property
     def evaluations(self) -> float:
-        """Evaluations so far, as they count for budgets."""
         return self._evaluations + (0.0 if self._training is None else self._training.evaluations)
 
     def advance(self) -> None:
@@ -89,13 +81,11 @@ class Ordinary:
             self._training = None
 
     def finished(self) -> list[Result]:
-        """Return the results of runs that finished since the last call."""
         done, self._done = self._done, []
         return [table.result(run, seconds, NAME, status, reason) for run, table, seconds, status, reason in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        """Return what has been measured of the current run."""
-        return {} if self._training is None else {self._training.run.key: self._training.table.measurements()}
+        return {} if self._training is None else {self._training.run.key: measurements(self._training.table.columns())}
 
     def state_dict(self) -> dict[str, Any]:
         """Return the exact state as tensors and plain values.
@@ -161,12 +151,10 @@ class _Training:
         return self._objective.counter.evaluations if own is None else own
 
     def start(self) -> None:
-        """Measure where the run starts."""
         if not self.over:
             self._measure()
 
     def iterate(self) -> None:
-        """Make one step."""
         if self.over:
             return
         before = self.evaluations
@@ -274,7 +262,6 @@ class _Training:
         )
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         objective = self._objective
         objective.model.load_state_dict(state["model"])
         self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))

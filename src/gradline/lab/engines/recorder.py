@@ -27,7 +27,6 @@ class Recorded:
         return getattr(self.inner, name)
 
     def search(self, origin: Origin[Any], memory: Any) -> Generator[float, Any, Outcome[Any]]:
-        """Search, and record it."""
         conversation = self.inner.search(origin, memory)
         transcript: Transcript[Any] = []
         try:

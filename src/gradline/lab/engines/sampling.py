@@ -20,20 +20,16 @@ def reuses(run: Run) -> bool:
 
 def probe_batches(run: Run, samples: int) -> Batches:
     """Return the batches of a run's probes."""
-    if run.sampling is Sampling.FULL:
-        return _batches(run, samples, Purpose.PROBES, samples, repetition=False)
-    return _batches(run, samples, Purpose.PROBES, run.batch_size, repetition=run.repetition)
+    whole = run.sampling is Sampling.FULL
+    size, repetition = (samples, False) if whole else (run.batch_size, run.repetition)
+    return Batches(seed=run.seed, purpose=Purpose.PROBES, samples=samples, size=size, repetition=repetition)
 
 
 def direction_batches(run: Run, samples: int) -> Batches | None:
     """Return the batches that give a run's directions; `None`: those of its probes."""
-    if run.direction_batch_size is None:
+    if (size := run.direction_batch_size) is None:
         return None
-    return _batches(run, samples, Purpose.DIRECTIONS, run.direction_batch_size, repetition=run.repetition)
-
-
-def _batches(run: Run, samples: int, purpose: Purpose, size: int, *, repetition: bool) -> Batches:
-    return Batches(seed=run.seed, purpose=purpose, samples=samples, size=size, repetition=repetition)
+    return Batches(seed=run.seed, purpose=Purpose.DIRECTIONS, samples=samples, size=size, repetition=run.repetition)
 
 
 def ends_in_stall(run: Run, samples: int) -> bool:

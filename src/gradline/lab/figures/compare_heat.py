@@ -7,16 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import Comparison, decades
+from gradline.lab.jobs.result import Array
 from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
-
-Array = NDArray[np.float64]
 
 DARKEST = 4.0
 """Decades behind the best, from which on all is of the same colour."""

@@ -12,24 +12,28 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
-from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band
+from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Band, Measure
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
-from gradline.lab.findings.comparison import Comparison, own
+from gradline.lab.findings.comparison import Comparison
 from gradline.lab.findings.measures import Profile, Table, profile
-from gradline.lab.findings.traces import POINTS, grid_of, held
+from gradline.lab.findings.traces import POINTS, grid_of
+from gradline.lab.jobs.result import Array, held
 from gradline.plot.inks import LIGHT, Inks
 
 if TYPE_CHECKING:
     from gradline.lab.findings.trajectory import Trajectory
 
-Array = NDArray[np.float64]
-MEASURES = {"train_loss": TRAIN_LOSS, "test_error": TEST_ERROR}
+MEASURES = {
+    "train_loss": TRAIN_LOSS,
+    "test_error": TEST_ERROR,
+    "validation_loss": Measure("validation_loss", "validation loss"),
+    "validation_error": Measure("validation_error", "validation error", logarithmic=False),
+}
 FARTHEST = 64.0
 """The largest ratio that is shown."""
 ABOVE = 1.5
@@ -39,7 +43,7 @@ COLUMNS = 3
 
 def drawings(known: Comparison) -> dict[str, Callable[..., style.Figure]]:
     """Return functions that draw the two figures of all settings together, by name; their argument is `inks`."""
-    profiles = profile_data(known.table, known.targets, known.drawn(own()))
+    profiles = profile_data(known.table, known.targets, known.drawn)
     return {"heat": partial(draw_heat, heat_data(known)), "profile": partial(draw_profile, profiles)}
 
 
@@ -136,16 +140,8 @@ def losses_data(
 ) -> tuple[Losses, ...]:
     """Return what was measured along training: a panel for each setting, a line for each method.
 
-    From where a run failed or diverged on, it is infinite.
-
-    Args:
-        table: runs by setting and method.
-        settings: names of settings.
-        methods: names of methods.
-        measure: "train_loss" or "test_error".
-        against: "evaluations" or "seconds".
-        targets: the training loss to be reached, by setting; it is drawn.
-        points: intervals of a curve, at most.
+    From where a run failed or diverged on, it is infinite. The measure is one of `MEASURES`, against
+    "evaluations" or "seconds", at so many points at most; `targets` are drawn beside training losses.
     """
     found = []
     for setting in settings:
@@ -180,20 +176,20 @@ def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
 
 
 def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
-    """A panel for each setting, with a line for each method, and of gradline's the range over seeds.
+    """A panel for each setting and measure, with a line for each method, and of gradline's the range over seeds.
 
     Nothing is infinite there, and what explodes leaves the panel at its top.
     """
-    settings = list(dict.fromkeys(losses.setting for losses in data))
+    panels = list(dict.fromkeys((losses.setting, losses.measure) for losses in data))
     known = styles(list(dict.fromkeys(losses.method for losses in data)), inks)
-    columns = min(len(settings), COLUMNS) or 1
-    lines = math.ceil(len(settings) / columns) or 1
+    columns = min(len(panels), COLUMNS) or 1
+    lines = math.ceil(len(panels) / columns) or 1
     with style.settings(inks):
-        figure, axes = style.panels(lines, columns, height=0.9 + 1.75 * lines, width=8.4)
-        for axis in axes.flat[len(settings) :]:
+        figure, axes = style.panels(lines, columns, height=1.75 * lines + (0.9 if lines > 1 else 1.6), width=8.4)
+        for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
-        for axis, setting in zip(axes.flat, settings, strict=False):
-            here = [losses for losses in data if losses.setting == setting]
+        for number, (axis, (setting, measure)) in enumerate(zip(axes.flat, panels, strict=False)):
+            here = [losses for losses in data if (losses.setting, losses.measure) == (setting, measure)]
             for place, losses in enumerate(here):
                 look = known[losses.method]
                 x, middle, low, high = (np.where(np.isfinite(part), part, np.nan) for part in losses.band)
@@ -207,8 +203,8 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
             axis.set_title(f"{plain(problem)}, B = {size}", fontsize=8.5)
             if not math.isnan(here[0].target):
                 axis.axhline(here[0].target, color=inks.text, linewidth=0.6, linestyle=":", zorder=1.0)
-        for line in axes if data else ():
-            line[0].set_ylabel(MEASURES[data[0].measure].words)
+            if number % columns == 0 or measure != panels[number - 1][1]:
+                axis.set_ylabel(MEASURES[measure].words)
         for axis in axes[-1]:
             axis.set_xlabel(data[0].against if data else "")
         style.legend(figure, axes.flat, columns=5)

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import labels
 from gradline.lab.findings.reading import Source, traces
-from gradline.lab.findings.traces import Array, Trace
+from gradline.lab.findings.traces import Trace
+from gradline.lab.jobs.result import Array
 
 NUGGET = 1e-4
 """Added to errors before their logarithm is taken, so that zero can be shown."""
@@ -40,16 +41,9 @@ def select(
 ) -> list[Trace]:
     """The runs of a figure: of each problem those of one budget and variant, which most runs have; each seed once.
 
-    A directory may hold more than one study. Where two budgets have as many runs, the larger one is taken.
-
-    Args:
-        runs: to choose from.
-        problems: the names of problems.
-        methods: the names of methods.
-        sampling: which kinds.
-        directions: runs whose directions had batches of their own; else those where they had not.
-        angled: runs whose angles were measured; else those whose were not.
-        any_of: methods without any of which there is nothing to show; their budget counts.
+    A directory may hold more than one study. Where two budgets have as many runs, the larger one is taken. Runs with
+    `directions` had batches of their own for directions, and of `angled` ones the angle was measured. Without a run of
+    a method in `any_of` there is nothing to show, and their budget counts.
     """
     wanted = [
         run
@@ -96,11 +90,9 @@ class Measure(NamedTuple):
 
     @property
     def against(self) -> str:
-        """What it is shown against."""
         return "iterations" if self.name == "step" else "evaluations"
 
     def linear(self) -> Measure:
-        """The same on a linear scale."""
         return self._replace(logarithmic=False)
 
     def shown(self, values: Array) -> Array:
@@ -189,11 +181,8 @@ def cloud(curve: Curve, measure: Measure) -> Band:
     shown = measure.shown(rows)
     if measure.logarithmic:
         shown = np.log10(shown)
-    there = ~np.isnan(shown)
-    count = np.maximum(there.sum(axis=0), 1)
-    filled = np.where(there, shown, 0.0)
-    mean = np.where(there.any(axis=0), filled.sum(axis=0) / count, np.nan)
-    deviation = np.sqrt((np.where(there, filled - mean, 0.0) ** 2).sum(axis=0) / count)
+    there = np.ma.masked_invalid(shown)
+    mean, deviation = (part.filled(np.nan) for part in (there.mean(axis=0), there.std(axis=0)))
     band = Band(x, mean, mean - deviation, mean + deviation)
     return Band(x, *(10.0**line for line in band[1:])) if measure.logarithmic else band
 
@@ -238,7 +227,6 @@ class Curves:
         ]
 
     def part(self, *problems: str) -> Curves:
-        """The curves of some problems only."""
         planned = tuple(one for one in self.planned if one.problem in problems)
         return Curves(tuple(self.of(problem=problems)), planned)
 
@@ -284,16 +272,9 @@ def curves_of(
     methods: Sequence[str] | None = None,
     **choice: Any,
 ) -> Curves:
-    """Return the curves of a figure. Raises `MissingRuns`, naming the study that makes the runs.
+    """Return the curves of a figure (`what`) from runs of a study: all its problems and methods, or those given.
 
-    Args:
-        source: see `Source`.
-        measures: what to show.
-        what: the figure, for messages.
-        study: whose runs they are.
-        problems: see `select`; `None`: the study's.
-        methods: see `select`; `None`: the study's.
-        **choice: see `select`.
+    Other choices are those of `select`. Raises `MissingRuns`, naming the study.
     """
     planned = planned_by(study)
     problems = list(dict.fromkeys(one.problem for one in planned)) if problems is None else problems

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
+from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
@@ -23,7 +23,6 @@ CAPTION = (
     "From one start on a plane through the loss of the Iris network, small constant steps hardly get anywhere, and "
     "large ones jump across the valley, further and further. The steps that GOLS-I finds lead down to the bottom."
 )
-Array = NDArray[np.float64]
 REACH = 7.0
 """Half the width of the plane."""
 START = (-0.75, 0.75)

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
+from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
 
@@ -19,7 +20,6 @@ CAPTION = (
     "same one; dynamic mini-batches give one full of minima that mean nothing (each panel has a scale of its own). The "
     "sign changes of the slope along x (from - to +) stay near those of the full batch under all three."
 )
-Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 BATCH_SIZE = 10
 
@@ -66,17 +66,13 @@ def data(*, training: int = 200, points: int = 41) -> Data:
 
 
 def _surface(values: Array, slopes: Array) -> Surface:
-    lowest = np.zeros(values.shape, dtype=bool)
-    inner = values[1:-1, 1:-1]
-    lowest[1:-1, 1:-1] = True
-    rows, columns = inner.shape
-    for down in range(3):
-        for right in range(3):
-            if (down, right) != (1, 1):
-                lowest[1:-1, 1:-1] &= inner < values[down : down + rows, right : right + columns]
-    changes = np.zeros(values.shape, dtype=bool)
-    changes[:, 1:] = (slopes[:, :-1] <= 0.0) & (slopes[:, 1:] > 0.0)
-    return Surface(values, lowest, changes)
+    from scipy.ndimage import minimum_filter
+
+    from gradline.landscape import Found
+
+    lowest = values == minimum_filter(values, size=3)
+    lowest[[0, -1]] = lowest[:, [0, -1]] = False
+    return Surface(values, lowest, Found.of(np.arange(slopes.shape[1], dtype=np.float64), values, slopes).sign_changes)
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
+from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
 
@@ -22,7 +23,6 @@ CAPTION = (
     "between the four at each step gives a loss with minima all along the line. The slope that jumps still changes "
     "sign from - to + inside B_ε only."
 )
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.figures import style
+from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks
 
 TITLE = "The minimiser and the NN-GPP of a discontinuous function"
@@ -18,7 +19,6 @@ CAPTION = (
     "optimum. The sign change from - to + (the NN-GPP) ignores all jumps, and is the minimum of the continuous "
     "function that has the same slopes."
 )
-Array = NDArray[np.float64]
 
 
 class Piece(NamedTuple):

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
+from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
 
@@ -21,7 +21,6 @@ CAPTION = (
     "With a new mini-batch of 10 at each point the shape of the loss is lost in the jumps from one mini-batch to the "
     "next. The directional derivative can still be recognised, and is least noisy towards the edges."
 )
-Array = NDArray[np.float64]
 
 WEIGHTS = (8, 9)
 """Two parameters, by their numbers as torch lists them, counted from 1."""

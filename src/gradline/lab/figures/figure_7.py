@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
+from gradline.lab.jobs.result import Array
 from gradline.lab.tools.formatting import plural
 from gradline.lab.tools.threads import threads
 from gradline.plot import search
@@ -22,7 +22,6 @@ CAPTION = (
     "step if the slope there is in the shaded band; else it doubles the step until the slope is positive, or halves it "
     "until the slope is negative."
 )
-Array = NDArray[np.float64]
 LONGEST = 400
 """Searches after which the run ends, whatever was found."""
 PROBES = 3

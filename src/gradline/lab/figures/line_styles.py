@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradline.lab.figures.labels import METHODS
-from gradline.lab.findings.comparison import TUNED, own
+from gradline.lab.findings.comparison import OWN, TUNED
 from gradline.plot.inks import DASHES, LIGHT, Inks, Stroke, stroke
 
 NUMBERS = {
@@ -53,12 +53,12 @@ class Style:
 
 def styles(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Style]:
     """Return a style for each method of a comparison, no two of them alike, in colour or in grey."""
-    ours, found = own(), {}
+    found = {}
     tuned = [name for name in methods if name in TUNED]
-    others = [name for name in methods if name not in ours and name not in TUNED]
+    others = [name for name in methods if name not in OWN and name not in TUNED]
     for name in methods:
-        if name in ours:
-            found[name] = Style(stroke(ours.index(name), inks), 1.9, 4.0, own=True)
+        if name in OWN:
+            found[name] = Style(stroke(OWN.index(name), inks), 1.9, 4.0, own=True)
         elif name in TUNED:
             found[name] = Style(Stroke(inks.text, DASHES[1 + tuned.index(name) % 2][0], ""), 1.3, 3.0, own=False)
         else:  # greys and muted colours: these are not what a reader looks for first

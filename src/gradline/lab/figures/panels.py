@@ -8,6 +8,7 @@ from enum import Enum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Entry, Key, labels_by
@@ -25,7 +26,7 @@ from gradline.lab.figures.curves import (
     quantiles,
 )
 from gradline.lab.figures.line_styles import numbers
-from gradline.lab.findings.traces import Array
+from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks, stroke
 
 if TYPE_CHECKING:
@@ -247,9 +248,8 @@ def draw_curves(
 
 def smooth(values: Array) -> Array:
     """Return the running median of values over a thirtieth of the points; NaN counts nowhere."""
-    half = max(1, len(values) // 60)
-    windows = (values[max(0, place - half) : place + half + 1] for place in range(len(values)))
-    return np.array([np.median(some[~np.isnan(some)]) if (~np.isnan(some)).any() else np.nan for some in windows])
+    width = 2 * max(1, len(values) // 60) + 1
+    return pd.Series(values).rolling(width, center=True, min_periods=1).median().to_numpy()
 
 
 def set_scale(axis: style.Axes, measure: Measure, shown: Sequence[Array]) -> None:
@@ -269,7 +269,7 @@ def set_scale(axis: style.Axes, measure: Measure, shown: Sequence[Array]) -> Non
         room = max(0.05 * (high - low), 0.05)
         axis.set_ylim(10.0 ** (low - room), 10.0 ** (high + room))
     bottom, top = axis.get_ylim()
-    if top < 30.0 * bottom:  # hardly more than a decade: its powers alone would be too few marks
+    if top < 100.0 * bottom:  # less than two decades: their powers alone would be too few marks
         axis.yaxis.set_major_locator(ticker.LogLocator(subs=(1.0, 2.0, 5.0), numticks=8))
         axis.yaxis.set_major_formatter(ticker.FuncFormatter(lambda y, place: f"{y:g}"))
     else:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import missing, select
 from gradline.lab.findings.reading import Source, traces
-from gradline.lab.findings.traces import Array
+from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks
 
 TITLE = "Which mini-batch matters more: that of the direction, or those of the step"

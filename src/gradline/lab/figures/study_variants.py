@@ -13,14 +13,7 @@ from gradline.lab.figures.panels import ZERO, Look, grid
 def _variants(study: str, suffix: str, plain: str, changed: str, title: str, about: str, **options: Any) -> Entry:
     """Return a figure of the networks that were trained both ways, with a line for each method and variant.
 
-    Args:
-        study: whose runs it shows.
-        suffix: what the names of changed problems end with.
-        plain: what lines of the other problems are called, after the method.
-        changed: likewise of changed problems.
-        title: of the figure.
-        about: see `grid`.
-        **options: of `grid`.
+    The names of changed problems end with `suffix`; lines are called by their method, and `plain` or `changed`.
     """
 
     def pairs(found: Curves) -> Curves:

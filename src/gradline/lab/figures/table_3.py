@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-from numpy.typing import NDArray
+from collections.abc import Sequence
+from statistics import fmean
+from typing import Any, NamedTuple
 
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import missing, select
@@ -26,69 +23,61 @@ PUBLISHED = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
 """What the paper has; it does not tell PrLS's first iteration from the others."""
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """A row for each method."""
+class Row(NamedTuple):
+    """Evaluations in an iteration of a method's runs."""
 
-    methods: tuple[str, ...]
-    runs: NDArray[np.int64]
-    fewest: NDArray[np.int64]
-    most: NDArray[np.int64]
-    most_later: NDArray[np.int64]
+    method: str
+    runs: int
+    fewest: int
+    most: int
+    most_later: int
     """After the first iteration."""
-    mean: NDArray[np.float64]
-
-    def to_dict(self) -> dict[str, NDArray[Any]]:
-        """Columns of equal length."""
-        return {
-            "method": np.array(self.methods),
-            "runs": self.runs,
-            "min": self.fewest,
-            "max": self.most,
-            "max_after_first": self.most_later,
-            "mean": self.mean,
-        }
+    mean: float
 
 
-def data(source: Source) -> Data:
+def data(source: Source) -> tuple[Row, ...]:
     """Count the probes of each iteration of a directory, or of `gradline.lab.results`."""
-    runs = select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls"))
     counted: dict[str, list[dict[str, Any]]] = {}
-    for run in runs:
+    for run in select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls")):
         if run.summary["probes_max"]:
             counted.setdefault(run.method, []).append(run.summary)
     if not counted:
         raise missing("table 3", "netpi-10")
-
-    def over_runs(column: str, combine: Callable[[list[Any]], Any]) -> NDArray[Any]:
-        return np.array([combine([summary[column] for summary in some]) for some in counted.values()])
-
-    return Data(
-        methods=tuple(counted),
-        runs=over_runs("probes_min", len),
-        fewest=over_runs("probes_min", min),
-        most=over_runs("probes_max", max),
-        most_later=over_runs("probes_max_later", max),
-        mean=over_runs("probes_mean", np.mean),
+    return tuple(
+        Row(
+            method,
+            len(runs),
+            min(run["probes_min"] for run in runs),
+            max(run["probes_max"] for run in runs),
+            max(run["probes_max_later"] for run in runs),
+            fmean(run["probes_mean"] for run in runs),
+        )
+        for method, runs in counted.items()
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """The table, with the paper's row below each of ours."""
-    header = ["", "runs", "fewest", "most", "most after the first", "mean"]
-    cells, slanted = [], []
-    for place, method in enumerate(data.methods):
-        ours = [str(column[place]) for column in (data.runs, data.fewest, data.most, data.most_later)]
-        cells.append([labels.method(method), *ours, f"{data.mean[place]:.2f}"])
-        cells.append(["in the paper", "10", *(str(value) for value in PUBLISHED[method])])
-        slanted.append(len(cells))
+HEADER = ("method", "runs", "fewest", "most", "most after the first", "mean")
+
+
+def cells(data: Sequence[Row]) -> list[list[str]]:
+    """Return the table as text, with the paper's row below each of ours."""
+    lines = []
+    for row in data:
+        lines.append([labels.method(row.method), *map(str, row[1:-1]), f"{row.mean:.2f}"])
+        lines.append(["in the paper", "10", *map(str, PUBLISHED[row.method])])
+    return lines
+
+
+def draw(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
+    """Draw the table; the paper's rows are in italics."""
+    lines = cells(data)
     with style.settings(inks):
-        figure, axes = style.panels(1, 1, height=0.4 + 0.28 * (len(cells) + 1), width=6.0)
+        figure, axes = style.panels(1, 1, height=0.4 + 0.28 * (len(lines) + 1), width=6.0)
         axis = axes[0, 0]
         axis.axis("off")
         table = axis.table(
-            cells,
-            colLabels=header,
+            lines,
+            colLabels=["", *HEADER[1:]],
             colWidths=[0.2, 0.12, 0.14, 0.12, 0.28, 0.14],
             loc="center",
             cellLoc="right",
@@ -102,7 +91,7 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
             cell.set_edgecolor(inks.faint)
             if column == 0:
                 cell.get_text().set_horizontalalignment("left")
-            if row in slanted:
+            if row and row % 2 == 0:
                 cell.get_text().set_style("italic")
                 cell.get_text().set_color(inks.text)
                 cell.get_text().set_alpha(0.7)

@@ -28,9 +28,7 @@ an even spread's."""
 def first_claim(*, starts: int = SEEDS, repeats: int = REPEATS) -> Verdict:
     """Return the verdict on claim 1, from walks along -∇L with a new mini-batch at each step.
 
-    Args:
-        starts: random starts whose optimum along the line is inside the range of steps.
-        repeats: walks for each start and batch size.
+    Starts are random; only those whose optimum along the line is inside the range of steps count.
     """
     import torch
 

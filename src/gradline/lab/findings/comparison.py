@@ -7,26 +7,21 @@ of the logarithm of this ratio. One that fails counts as `LIMIT`, and so does on
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.findings import measures
-from gradline.lab.findings.measures import Grid, Row, Table, final_loss, leading, profile
+from gradline.lab.findings.measures import Row, Table, final_loss, leading, profile
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Status
+from gradline.lab.jobs.result import Array
 from gradline.lab.methods import GROUPS, METHODS, Peer
 from gradline.lab.studies import Setting, Study
 
-Array = NDArray[np.float64]
-
-SIZES = ("small", "medium", "large")
-"""What the batch sizes of a problem are called, in their order."""
+OWN = GROUPS["gradline"]
+"""The methods that stand for gradline."""
 TUNED = ("sgd best", "adam best")
 """Methods with a learning rate chosen with the results in hand."""
 LIMIT = 2.0
@@ -35,9 +30,6 @@ FLOOR = 1e-12
 """A lower loss counts as this one: both fit the data to numerical accuracy."""
 DRAWN = 10
 """Lines in a figure, at most: gradline's, the tuned ones, and the best of the others."""
-
-
-_COSTS = ("step_cost", "evaluation_cost")
 
 
 @dataclass(frozen=True)
@@ -59,25 +51,6 @@ class Score:
     """Share of settings where all its seeds do."""
 
 
-class Cost(NamedTuple):
-    """Processor time over that of SGD, medians over settings; NaN where nothing is known."""
-
-    step: float
-    evaluation: float
-
-
-@dataclass(frozen=True)
-class Failure:
-    """Runs of a method that ended for the same reason."""
-
-    method: str
-    reason: str
-    runs: int
-    of: int
-    """Runs that the method made in all."""
-    settings: tuple[str, ...]
-
-
 @dataclass(frozen=True, eq=False)
 class Comparison:
     """Runs of a study that compares methods, and what is read from them.
@@ -85,14 +58,12 @@ class Comparison:
     Args:
         records: of the study's settings and methods.
         settings: those that have records, in the study's order.
-        grids: the methods that are points of a grid of learning rates.
-        sizes: of each setting, one of `SIZES`.
+        grids: family and learning rate of the methods that are points of a grid.
     """
 
     records: tuple[Trajectory, ...]
     settings: tuple[Setting, ...]
-    grids: Mapping[str, Grid]
-    sizes: Mapping[str, str]
+    grids: Mapping[str, tuple[str, float]]
 
     @cached_property
     def table(self) -> Table:
@@ -102,7 +73,6 @@ class Comparison:
 
     @property
     def targets(self) -> dict[str, float]:
-        """The training loss to be reached, of each setting."""
         return {s.name: -math.inf if s.target is None else s.target for s in self.settings}
 
     @cached_property
@@ -111,21 +81,9 @@ class Comparison:
         units = [name for name in ("sgd best", "sgd median") if any(name in known for known in self.table.values())]
         return measures.rows(self.table, self.targets, units)
 
-    def names(self, *, size: str | None = None, held_out: bool | None = None) -> tuple[str, ...]:
-        """Return the names of settings, perhaps only of one of `SIZES`, or of problems that are held out or are not."""
-        return tuple(
-            setting.name
-            for setting in self.settings
-            if (size is None or self.sizes[setting.name] == size) and (held_out is None or setting.held_out == held_out)
-        )
-
-    def part(self, settings: Iterable[str]) -> Table:
-        """Return the table of some settings."""
-        return {name: self.table[name] for name in settings}
-
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:
         """Return the scores of methods over those (of some) settings on which all of them were run, the best first."""
-        table = self.part(self.table if settings is None else settings)
+        table = self._part(settings)
         usual, worst = profile(table, self.targets), profile(table, self.targets, worst=True)
         behind = decades(table, usual.methods, usual.settings).clip(max=LIMIT)
         means = behind.mean(axis=1) if usual.settings else np.full(len(usual.methods), math.nan)
@@ -136,53 +94,17 @@ class Comparison:
         ]
         return sorted(made, key=lambda score: (score.behind, -score.near, score.method))
 
-    @property
-    def free(self) -> list[str]:
-        """Methods without a learning rate that somebody chose: all but those that stand for a grid."""
-        grids = {f"{grid.family} {which}" for grid in self.grids.values() for which in ("best", "median")}
-        return [name for name in dict.fromkeys(row.method for row in self.rows) if name not in grids]
-
-    def beaten(self, method: str, by: Iterable[str]) -> dict[str, list[str]]:
-        """Return by setting which of some methods have all their seeds end lower than every seed of a method."""
-        others, found = set(by) - {method}, {}
-        for setting in self.table:
-            spreads = {row.method: row.train_loss for row in self.rows if row.setting == setting}
-            if method in spreads:
-                best = max(spreads[method].best, FLOOR)
-                lower = [name for name, losses in spreads.items() if name in others and losses.worst < best]
-                found[setting] = sorted(lower, key=lambda name: spreads[name].median)
-        return found
-
     def shared(self, settings: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return the settings on which all methods were run: those of scores."""
-        return profile(self.part(self.table if settings is None else settings), self.targets).settings
+        return profile(self._part(settings), self.targets).settings
 
-    def drawn(self, own: Sequence[str]) -> list[str]:
-        """Return the methods that a figure of lines shows: gradline's, the tuned ones, the best of the others."""
-        return leading(profile(self.table, self.targets), (*own, *TUNED), DRAWN)
-
-    @cached_property
-    def costs(self) -> dict[str, Cost]:
-        """Of each method the cost of a step and of an evaluation over those of SGD."""
-        return {
-            name: Cost(*(_median(getattr(row, cost) for row in self.rows if row.method == name) for cost in _COSTS))
-            for name in dict.fromkeys(row.method for row in self.rows)
-        }
+    def _part(self, settings: Sequence[str] | None) -> Table:
+        return self.table if settings is None else {name: self.table[name] for name in settings}
 
     @cached_property
-    def failures(self) -> list[Failure]:
-        """What failed or diverged, learning rates of a grid each on their own; those that failed most come first."""
-        made = Counter(record.method for record in self.records)
-        found: dict[tuple[str, str], list[str]] = {}
-        for record in self.records:
-            if record.status is not Status.DONE:
-                reason = record.reason or "diverged"
-                found.setdefault((record.method, reason), []).append(record.setting)
-        failures = [
-            Failure(method, reason, len(settings), made[method], tuple(dict.fromkeys(settings)))
-            for (method, reason), settings in found.items()
-        ]
-        return sorted(failures, key=lambda failure: (-failure.runs, failure.method, failure.reason))
+    def drawn(self) -> list[str]:
+        """The methods that a figure of lines shows: gradline's, the tuned ones, the best of the others."""
+        return leading(profile(self.table, self.targets), (*OWN, *TUNED), DRAWN)
 
 
 def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
@@ -200,30 +122,16 @@ def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
             budget = setting.budget if setting.budget in budgets else max(budgets)
             settings.append(replace(setting, budget=budget))
             chosen += [record for record in found[name] if record.budget == budget]
-    return Comparison(tuple(chosen), tuple(settings), grids(), _sizes(study.settings))
+    return Comparison(tuple(chosen), tuple(settings), grids())
 
 
-def grids() -> dict[str, Grid]:
-    """Return the methods that are points of a grid of learning rates."""
+def grids() -> dict[str, tuple[str, float]]:
+    """Return family and learning rate of the methods that are points of a grid."""
     return {
-        name: Grid(method.family, method.rate)
+        name: (method.family, method.rate)
         for name, method in METHODS.items()
         if isinstance(method, Peer) and method.family is not None and method.rate is not None
     }
-
-
-def own() -> tuple[str, ...]:
-    """Return the names of the methods that stand for gradline."""
-    return GROUPS["gradline"]
-
-
-def _sizes(settings: Sequence[Setting]) -> dict[str, str]:
-    """Return for each setting whether its batches are small, medium or large for its problem."""
-    found = {}
-    for setting in settings:
-        of_problem = sorted({other.batch_size for other in settings if other.problem == setting.problem})
-        found[setting.name] = SIZES[min(of_problem.index(setting.batch_size), len(SIZES) - 1)]
-    return found
 
 
 def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:
@@ -241,8 +149,3 @@ def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Ar
                 # Where all failed there is no best one to be behind of.
                 made[line, place] = finals[name] - best if math.isfinite(finals[name]) else math.inf
     return made
-
-
-def _median(values: Iterable[float]) -> float:
-    known = [value for value in values if not math.isnan(value)]
-    return float(np.median(known)) if known else math.nan

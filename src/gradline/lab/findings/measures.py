@@ -20,9 +20,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Status
+from gradline.lab.jobs.result import Array, Status
+from gradline.lab.tools.formatting import number
 
-Array = NDArray[np.float64]
 Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
 """Trajectories by setting and method, one for each seed."""
 
@@ -34,12 +34,10 @@ class Spread(NamedTuple):
     best: float
     worst: float
 
-
-class Grid(NamedTuple):
-    """A method on a grid: what the grid is called, and the learning rate."""
-
-    family: str
-    rate: float
+    def __str__(self) -> str:
+        if self.best == self.worst:
+            return number(self.median)
+        return f"{number(self.median)} ({number(self.best)} to {number(self.worst)})"
 
 
 @dataclass(frozen=True)
@@ -96,7 +94,7 @@ def failures(records: Iterable[Trajectory]) -> tuple[str, ...]:
     return tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE)
 
 
-def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
+def with_grids(table: Table, grids: Mapping[str, tuple[str, float]]) -> Table:
     """Return the table with two methods in the place of each grid: its best learning rate in a setting, and the median.
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
@@ -108,9 +106,9 @@ def with_grids(table: Table, grids: Mapping[str, Grid]) -> Table:
         families: dict[str, list[str]] = {}
         for name in methods:
             if name in grids:
-                families.setdefault(grids[name].family, []).append(name)
+                families.setdefault(grids[name][0], []).append(name)
         for family, names in families.items():
-            ranked = sorted(names, key=lambda name: (final_loss(methods[name]), grids[name].rate))
+            ranked = sorted(names, key=lambda name: (final_loss(methods[name]), grids[name][1]))
             for what, chosen in (("best", ranked[0]), ("median", ranked[len(ranked) // 2])):
                 made[setting][f"{family} {what}"] = methods[chosen]
     return made
@@ -172,13 +170,15 @@ class Profile:
 
     def share(self, factor: float) -> dict[str, float]:
         """Return for each method the share of settings where it is within a factor of the best."""
-        within = (self.ratios <= factor).mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
-        return dict(zip(self.methods, map(float, within), strict=True))
+        return self._shares(self.ratios <= factor)
 
     def solved(self) -> dict[str, float]:
         """Return for each method the share of settings whose target it reached."""
-        found = np.isfinite(self.costs).mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
-        return dict(zip(self.methods, map(float, found), strict=True))
+        return self._shares(np.isfinite(self.costs))
+
+    def _shares(self, flags: NDArray[np.bool_]) -> dict[str, float]:
+        shares = flags.mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
+        return dict(zip(self.methods, map(float, shares), strict=True))
 
     def steps(self, method: str) -> tuple[Array, Array]:
         """Return the corners of a method's profile: ratios, and the share from each of them on."""

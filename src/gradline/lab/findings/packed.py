@@ -29,6 +29,7 @@ from gradline.lab.findings import traces
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
 from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.packing import plain_number
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 3
@@ -192,12 +193,8 @@ def _known(name: str, record: Trajectory) -> bool:
 
 
 def _plain(name: str, value: float) -> float | str:
-    """Return a plain value: evaluations in thirds, nine digits, NaN and infinity as texts (JSON has none)."""
-    if name == "evaluations":
-        return round(3 * value)
-    if isinstance(value, int):
-        return value
-    return float(f"{value:.9g}") if math.isfinite(value) else str(value)
+    """Return a plain value: evaluations, which may be thirds, as whole thirds."""
+    return round(3 * value) if name == "evaluations" else plain_number(value, 9)
 
 
 def _number(value: Any) -> Any:

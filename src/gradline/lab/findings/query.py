@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -47,18 +47,13 @@ def results(
     ```
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
-    found = list(_chosen(directory, chosen, report))
+    found = list(stored(directory, chosen, report))
     if not found:
         return pd.DataFrame(columns=[*_CONFIGURATION, *COLUMNS])
     runs = _typed(pd.DataFrame([configuration(result.run) for result in found]))
     rows = runs.loc[np.repeat(np.arange(len(found)), [len(result) for result in found])].reset_index(drop=True)
     columns = {name: np.concatenate([result.columns[name] for result in found]) for name in COLUMNS}
     return pd.concat([rows, _typed(pd.DataFrame(columns))], axis=1)
-
-
-def stored(directory: str | os.PathLike[str], *, report: Report | None = None) -> Iterator[Result]:
-    """Yield each result of a directory, one in memory at a time."""
-    return _chosen(directory, {}, report)
 
 
 def summary(
@@ -97,7 +92,7 @@ def summary(
         rows = [configuration(one.header.run) | one.summary for one in unpack(directory).traces]
         rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
     else:
-        rows = [configuration(result.run) | summary_row(result) for result in _chosen(directory, chosen, report)]
+        rows = [configuration(result.run) | summary_row(result) for result in stored(directory, chosen, report)]
     return summary_frame(rows)
 
 
@@ -162,9 +157,10 @@ def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
     return float(evaluations[np.argmax(when)]) if when.any() else None
 
 
-def _chosen(
-    directory: str | os.PathLike[str], chosen: dict[str, Choice[Any]], report: Report | None
+def stored(
+    directory: str | os.PathLike[str], chosen: Mapping[str, Choice[Any]] | None = None, report: Report | None = None
 ) -> Iterator[Result]:
+    """Yield each result of a directory, or those that are chosen by their configuration; one in memory at a time."""
     if Path(directory).is_file():
         raise NotADirectoryError(
             f"directory must be one that a study was run into (a packed file has no iterations), got {directory}"
@@ -174,7 +170,7 @@ def _chosen(
 
     def wanted(run: Run) -> bool:
         setting = configuration(run)
-        return all(_matches(setting[name], choice) for name, choice in chosen.items())
+        return all(_matches(setting[name], choice) for name, choice in (chosen or {}).items())
 
     return Store(directory, report=report).results(wanted)
 

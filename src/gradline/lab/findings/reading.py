@@ -75,11 +75,6 @@ def pack_directory(
     Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
     by several people: see `known_runs`. Of a method that has been revised, the runs of the last revision on a problem
     are kept: earlier ones have other steps.
-
-    Args:
-        directory: that studies were run into.
-        path: the file; it need not exist.
-        report: receives messages about files that are not used, and runs that are not kept.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     new = traces(directory, points=PACKED_POINTS, report=report)
@@ -111,11 +106,6 @@ def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | N
     revised since there are revisions, such as Angle, which are made again.
 
     Raises `StudyError` if the file has no runs of the study's kind: of comparisons, or of other studies.
-
-    Args:
-        path: the file.
-        study: which runs are asked for.
-        report: receives the message.
     """
     packed = unpack(path)
     if not study.benchmark:

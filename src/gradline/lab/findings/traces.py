@@ -10,21 +10,17 @@ all curves together, field by field (see `gradline.lab.tools.packing`).
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradline.lab.findings.query import configuration, summary_row
-from gradline.lab.jobs.result import Header, Result, Status
+from gradline.lab.jobs.result import Array, Header, Result, Status, held
 from gradline.lab.jobs.runs import Run
-from gradline.lab.tools.packing import pack_numbers, unpack_numbers
-
-Array = NDArray[np.float64]
+from gradline.lab.tools.packing import pack_numbers, plain_number, unpack_numbers
 
 POINTS = 300
 """Intervals of a curve's grid."""
@@ -82,7 +78,6 @@ class Trace:
 
     @property
     def angled(self) -> bool:
-        """Whether angles were measured."""
         return bool(np.isfinite(self.values["angle"]).any())
 
 
@@ -118,14 +113,6 @@ def stride(budget: int, points: int = POINTS) -> int:
     return max(1, budget // (2 * points))
 
 
-def held(at: Array, values: Array, grid: Array) -> Array:
-    """Return the last of some values known at each point of a grid; NaN before the first."""
-    if not len(at):
-        return np.full(len(grid), np.nan)
-    place = np.searchsorted(at, grid, side="right") - 1
-    return np.where(place >= 0, np.asarray(values, dtype=np.float64)[np.maximum(place, 0)], np.nan)
-
-
 def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
     """Return traces as plain values, for JSON. They must have one number of points."""
     traces = sorted(traces, key=lambda trace: trace.key)
@@ -141,17 +128,19 @@ def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
     for trace in traces:
         header, run = trace.header, trace.header.run.to_dict()
         run |= {"problem": place("problems", run["problem"]), "method": place("methods", run["method"])}
-        about = {"seconds": _shorter(header.seconds), "engine": header.engine, "status": header.status.value}
-        about |= {"reason": header.reason, "versions": place("versions", header.versions)}
-        row = {name: _shorter(value) for name, value in trace.summary.items()}
+        about = {"seconds": plain_number(header.seconds, DIGITS), "engine": header.engine}
+        about |= {"status": header.status.value, "reason": header.reason}
+        about |= {"versions": place("versions", header.versions)}
+        row = {name: plain_number(value, DIGITS) for name, value in trace.summary.items()}
         runs.append({"run": run, "about": about, "summary": row, "steps": len(trace.steps)})
     points = max(len(trace.evaluations) - 1 for trace in traces)
-    numbers = {name: pack_numbers(_column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
+    numbers = {name: pack_numbers(column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
     return {**{kind: [json.loads(text) for text in texts] for kind, texts in shared.items()},
             "points": points, "runs": runs, "numbers": numbers}  # fmt: skip
 
 
-def _column(traces: Sequence[Trace], name: str) -> Array:
+def column(traces: Sequence[Trace], name: str) -> Array:
+    """Return the numbers of a field of all traces, one after another; logarithms of those of a wide range."""
     values: Array = np.concatenate(
         [trace.values[name] if name in _VALUES else getattr(trace, name) for trace in traces]
     )
@@ -189,10 +178,3 @@ def from_values(values: dict[str, Any]) -> tuple[Trace, ...]:
 
 def _take(numbers: Iterator[float], count: int) -> Array:
     return np.fromiter(numbers, np.float64, count)
-
-
-def _shorter(value: Any) -> Any:
-    """Return a number with fewer digits; JSON has no NaN and no infinity."""
-    if not isinstance(value, float):
-        return value
-    return float(f"{value:.{DIGITS}g}") if math.isfinite(value) else str(value)

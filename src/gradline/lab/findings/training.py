@@ -55,12 +55,10 @@ class Entry:
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """Validation losses by seed."""
         return self.by_seed("validation_loss")
 
     @property
     def validation_loss(self) -> Spread:
-        """Validation loss over seeds."""
         return spread(self.losses.values())
 
     @property
@@ -87,17 +85,7 @@ class Entry:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The reasons of runs that failed or diverged."""
         return failures(self.runs)
-
-    @property
-    def at_edge(self) -> bool:
-        """Whether the chosen learning rate is the lowest or the highest that was tried with its schedule."""
-        if self.chosen is None:
-            return False
-        schedule = self.chosen.rpartition("-")[0]
-        rates = [float(run.method.rpartition("-")[2]) for run in self.candidates if run.method.startswith(schedule)]
-        return float(self.chosen.rpartition("-")[2]) in (min(rates), max(rates))
 
     def seconds_to(self, target: float) -> float:
         """Return the median seed's processor seconds until a measured validation loss is at most the target."""
@@ -115,7 +103,6 @@ class Case:
 
     @property
     def name(self) -> str:
-        """Problem, batch size and evaluations."""
         return f"{self.setting.name}, {self.setting.budget:,}"
 
     @property
@@ -183,7 +170,6 @@ class Training:
 
     @property
     def methods(self) -> list[str]:
-        """All methods of which there are runs."""
         return list(dict.fromkeys(name for case in self.cases for name in case.entries))
 
     def part(self, *, held_out: bool | None = None, short: bool | None = None) -> Training:

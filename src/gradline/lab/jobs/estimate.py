@@ -72,7 +72,7 @@ def estimate(
     for kind, sample in samples.items():
         notice(f"{kind[0]}, batch size {kind[1]}")
         with threads():
-            rates[kind] = _rate(sample, probe_seconds, make_engine)
+            rates[kind] = 1.0 / measure_pace(sample, probe_seconds, make_engine)[1]
     paces = []
     for kind, rate in rates.items():
         same = [run for run in runs if _kind(run) == kind]
@@ -92,14 +92,16 @@ def _kind(run: Run) -> tuple[str, int]:
     return run.problem.name, run.batch_size
 
 
-def _rate(runs: Sequence[Run], seconds: float, make_engine: MakeEngine) -> float:
-    """Return the evaluations per second of an engine after its first round, which includes set-up."""
+def measure_pace(runs: Sequence[Run], seconds: float, make_engine: MakeEngine) -> tuple[float, float]:
+    """Return the seconds of an engine's first round, set-up included, and then of an evaluation, from some seconds."""
+    began = time.perf_counter()
     engine = make_engine(runs, None)
     engine.advance()
-    before, began = engine.evaluations, time.perf_counter()
-    while engine.active and time.perf_counter() - began < seconds:
+    first, before, made = time.perf_counter(), engine.evaluations, 0.0
+    while engine.active and (not made or time.perf_counter() - first < seconds):
         engine.advance()
-    return max(engine.evaluations - before, 1) / (time.perf_counter() - began)
+        made = engine.evaluations - before
+    return first - began, max(time.perf_counter() - first, 1e-9) / max(made, 1.0)
 
 
 def _peak_memory() -> int:

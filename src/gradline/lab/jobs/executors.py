@@ -29,7 +29,6 @@ class Inline(Executor):
     """Runs each task immediately in the calling thread."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run `fn` and return a finished future."""
         future: Future[Any] = Future()
         future.set_running_or_notify_cancel()
         try:
@@ -54,7 +53,6 @@ class Processes(Executor):
         self._killed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
-        """Run `fn` as soon as a process is free."""
         return self._threads.submit(self._run, partial(fn, *args, **kwargs))
 
     def _run(self, call: Callable[[], Any]) -> Any:
@@ -87,7 +85,6 @@ class Processes(Executor):
             pool.shutdown(wait=wait)
 
     def kill(self) -> None:
-        """Kill the processes."""
         with self._lock:
             self._killed = True
             for pool in [*self._idle, *self._busy]:
@@ -124,11 +121,7 @@ def check_backend(backend: str) -> str:
 def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Executor, int]]:
     """Context manager with the executor of a backend and the number of tasks that it runs at once.
 
-    An error within the context kills its processes.
-
-    Args:
-        backend: see the table in the module's docstring.
-        workers: processes; `None`: one per core.
+    An error within the context kills its processes. Without `workers` there is a process for each core.
     """
     if check_backend(backend) == "inline":
         yield Inline(), 1

@@ -37,14 +37,9 @@ class Follower(Protocol):
 
 
 class Following:
-    """Passes partial and stored results to a follower.
+    """Passes what workers wrote into a folder, and stored results of runs, to a follower.
 
-    Args:
-        follower: the receiver. After an `OSError` of it nothing more is passed; the study goes on.
-        runs: the runs of the study.
-        store: the store with finished runs.
-        folder: the folder where workers write partial results.
-        message: receives the sentence about a follower that failed.
+    After an `OSError` of the follower nothing more is passed, and a message says so; the study goes on.
     """
 
     def __init__(
@@ -75,7 +70,6 @@ class Following:
         self._next = time.monotonic() + INTERVAL
 
     def close(self) -> None:
-        """Close the follower."""
         self._try(lambda follower: follower.close())
 
     def _try(self, call: Callable[[Follower], None]) -> None:

@@ -53,8 +53,9 @@ STOPS = [stop.name for stop in Stop]
 _CODES = {stop: float(code) for code, stop in enumerate(Stop)}
 _NO_STOP, _NAN = -1.0, float("nan")
 
+Array: TypeAlias = NDArray[np.float64]
 Columns: TypeAlias = dict[str, NDArray[Any]]
-Measurements: TypeAlias = dict[str, NDArray[np.float64]]
+Measurements: TypeAlias = dict[str, Array]
 """The columns `PARTIAL_COLUMNS`, with one row per measurement."""
 
 
@@ -100,7 +101,6 @@ class Result(Header):
 
     @property
     def header(self) -> Header:
-        """The result without its table."""
         return Header(*(getattr(self, one.name) for one in dataclasses.fields(Header)))
 
 
@@ -108,6 +108,14 @@ def measurements(columns: Columns) -> Measurements:
     """Return the rows of a table at which losses or errors were measured."""
     measured = ~np.isnan(np.stack([columns[name] for name in _FIRST])).all(axis=0)
     return {name: np.asarray(columns[name], dtype=np.float64)[measured] for name in PARTIAL_COLUMNS}
+
+
+def held(at: Array, values: Array, grid: Array) -> Array:
+    """Return the last of some values known at each point of a grid; NaN before the first."""
+    if not len(at):
+        return np.full(len(grid), np.nan)
+    place = np.searchsorted(at, grid, side="right") - 1
+    return np.where(place >= 0, np.asarray(values, dtype=np.float64)[np.maximum(place, 0)], np.nan)
 
 
 class Table:
@@ -123,7 +131,6 @@ class Table:
 
     @property
     def iterations(self) -> int:
-        """Number of iterations so far."""
         return len(self._iterations) // len(_ITERATION) - 1
 
     def add(self, evaluations: float, probes: int, origin: Origin[Any], outcome: Outcome[Any]) -> None:
@@ -165,17 +172,11 @@ class Table:
             columns[name][at] = measured[:, place]
         return {name: columns[name].astype(kind) for name, kind in COLUMNS.items()}
 
-    def measurements(self) -> Measurements:
-        """Return the measurements so far."""
-        return measurements(self.columns())
-
     def result(self, run: Run, seconds: float, engine: str, status: Status = Status.DONE, reason: str = "") -> Result:
-        """Return the table as a result."""
         made_with = versions() | {run.method.package: run.method.version()}
         return Result(run, seconds, engine, made_with, status, reason, columns=self.columns())
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the table as plain values."""
         return {
             "every": self._every,
             "next": self._next,
@@ -187,7 +188,6 @@ class Table:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Table:
-        """Return the table of a `state_dict`."""
         if state["stops"] != STOPS:
             raise ValueError("state must be of this version of gradline (it has other reasons for searches to stop)")
         if state.get("columns") != list(_MEASURED):

@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from gradline.lab.jobs.result import PARTIAL_COLUMNS, Measurements
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, Array, Measurements, held
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.imports import import_extra
 
@@ -35,16 +34,9 @@ FEW = 20
 REST = 60.0
 """Seconds between two rewritings of many points."""
 
-Array = NDArray[np.float64]
-
 
 class TensorBoard:
-    """Follower that writes event files, in one folder for each setting.
-
-    Args:
-        folder: the folder. Events that it holds are superseded.
-        clock: returns the time in seconds.
-    """
+    """Follower that writes event files, in one folder for each setting; they supersede those that are there."""
 
     def __init__(self, folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
         self.folder = Path(folder)
@@ -54,7 +46,6 @@ class TensorBoard:
         self._curves: dict[tuple[Any, ...], _Curve] = {}
 
     def follow(self, measured: dict[str, tuple[Run, Measurements]], finished: set[str]) -> None:
-        """Write new points."""
         settings: dict[tuple[Any, ...], list[tuple[Run, Measurements]]] = {}
         for run, points in measured.values():
             setting = (folder_of(run), run.budget, run.repetition, run.diagonal, run.angle)
@@ -68,7 +59,6 @@ class TensorBoard:
             self._curves[setting].write(runs, ended, self._clock())
 
     def close(self) -> None:
-        """Write the remaining points and close the files."""
         for curve in self._curves.values():
             curve.finish()
 
@@ -114,7 +104,6 @@ class _Curve:
         self._writer.file_writer.add_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
 
     def finish(self) -> None:
-        """Write all points and close the file."""
         self._put(_shared(self._written, self._latest))
         self._writer.close()
 
@@ -130,27 +119,22 @@ def medians(runs: list[tuple[Run, Measurements]]) -> Array:
     grid = np.arange(0.0, min(furthest, float(run.budget)) + 1.0, every)
     if furthest >= run.budget and (not len(grid) or grid[-1] < run.budget):
         grid = np.append(grid, run.budget)
-    columns = np.full((len(runs), len(PARTIAL_COLUMNS), len(grid)), np.nan)
-    for rows, (_, measured) in zip(columns, runs, strict=True):
-        at = measured["evaluations"]
-        place = np.searchsorted(at, grid, side="right") - 1
-        there = (place >= 0) & (grid <= (at[-1] if len(at) else -1.0))
-        for row, name in zip(rows, PARTIAL_COLUMNS, strict=True):
-            row[there] = measured[name][place[there]]
-    made = np.full((len(PARTIAL_COLUMNS), len(grid)), np.nan)
-    made[0] = grid
-    for row in range(1, len(PARTIAL_COLUMNS)):
-        some = ~np.isnan(columns[:, row]).all(axis=0)
-        made[row, some] = np.nanmedian(columns[:, row][:, some], axis=0)
-    return made
+    made = [grid]
+    for name in PARTIAL_COLUMNS[1:]:
+        rows = np.stack([_reached(measured, name, grid) for _, measured in runs])
+        made.append(np.ma.median(np.ma.masked_where(np.isnan(rows), rows), axis=0).filled(np.nan))  # type: ignore[no-untyped-call]
+    return np.stack(made)
+
+
+def _reached(measured: Measurements, name: str, grid: Array) -> Array:
+    at = measured["evaluations"]
+    return np.where(grid <= at.max(initial=-1.0), held(at, measured[name], grid), np.nan)
 
 
 def _shared(one: Array, other: Array) -> int:
     """Return the number of leading columns that are equal."""
     length = min(one.shape[1], other.shape[1])
-    same = ((one[:, :length] == other[:, :length]) | (np.isnan(one[:, :length]) & np.isnan(other[:, :length]))).all(
-        axis=0
-    )
+    same = np.isclose(one[:, :length], other[:, :length], rtol=0.0, atol=0.0, equal_nan=True).all(axis=0)
     return length if same.all() else int(np.argmin(same))
 
 

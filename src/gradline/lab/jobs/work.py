@@ -65,15 +65,12 @@ class WorkerSettings:
         return self.mailbox / "stop"
 
     def progress(self, task: Task) -> Path:
-        """Return the file with a task's progress."""
         return self.mailbox / f"{task.name}.json"
 
     def partial(self, task: Task) -> Path:
-        """Return the file with a task's partial results."""
         return self.mailbox / f"{task.name}{partial.SUFFIX}"
 
     def remove_reports(self, task: Task) -> None:
-        """Remove a task's progress and partial results."""
         self.progress(task).unlink(missing_ok=True)
         self.partial(task).unlink(missing_ok=True)
 
@@ -88,12 +85,9 @@ class TaskReport:
 
 
 class TaskError(RuntimeError):
-    """A task failed in its worker. Carries the keys of its runs, and the error as text (its class may not exist here).
+    """A task failed in its worker: keys of its runs, last line of the traceback, and all of it.
 
-    Args:
-        keys: keys of the task's runs.
-        error: the last line of the traceback.
-        trace: the traceback.
+    They are texts, since the class of the error may not exist here.
     """
 
     def __init__(self, keys: tuple[str, ...], error: str, trace: str) -> None:

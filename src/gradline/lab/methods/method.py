@@ -84,7 +84,6 @@ class Peer(Method):
 
     @property
     def described(self) -> str:
-        """Name and settings, in a line."""
         return self.about
 
     def __reduce__(self) -> Any:
@@ -92,7 +91,6 @@ class Peer(Method):
         return (_by_name, (self.name,)) if _by_name(self.name) is self else super().__reduce__()
 
     def build(self, objective: Objective) -> Stepper:
-        """Build the stepper that trains an objective."""
         return self.make(objective)
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,7 +98,6 @@ class Peer(Method):
         return {"kind": "peer", "name": self.name, "settings": self.about, "revision": self.revision}
 
     def unavailable(self) -> str | None:
-        """Return why it cannot be run here; `None` if it can."""
         if find_spec(self.module) is None:
             return f"{self.package} is not installed: {how_to_install('bench')}"
         return None
@@ -125,19 +122,15 @@ class Absent(Method):
 
     @property
     def name(self) -> str:  # type: ignore[override]
-        """What it is called."""
         return str(json.loads(self.values)["name"])
 
     @property
     def described(self) -> str:
-        """What the file says of it."""
         return self.values
 
     def build(self, objective: Objective) -> Stepper:
-        """Raise: it cannot train."""
         raise RuntimeError(f"this method was not imported, so that its results can be read but not made: {self.values}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return what the file says of it."""
         found: dict[str, Any] = json.loads(self.values)
         return found

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 class Stepper(ABC):
     """A method that trains an objective."""
 
+    record: Record[Any, Any] | None = None
+    """The search or step that the last call of `step` ended; `None`: it ended none, or has no record."""
+
     def __init__(self, objective: Objective) -> None:
         self.objective = objective
 
@@ -36,11 +39,6 @@ class Stepper(ABC):
     @property
     def evaluations(self) -> float | None:
         """Evaluations as the method counts them; `None`: it does not."""
-        return None
-
-    @property
-    def record(self) -> Record[Any, Any] | None:
-        """The search or step that the last call of `step` ended; `None`: it ended none, or has no record."""
         return None
 
     def state_dict(self) -> dict[str, Any] | None:
@@ -76,13 +74,11 @@ class Gradients(Stepper):
         self._measured = measured or super().measured
 
     def step(self) -> None:
-        """Make one evaluation on the next mini-batch, and the step."""
         self.objective.next_batch()
         self.optimizer.zero_grad()
         self._take(self.objective.backward())
 
     def measured(self) -> Model:
-        """Return a context manager with the model to be measured."""
         return self._measured()
 
 
@@ -91,37 +87,24 @@ class AngleSteps(Gradients):
 
     optimizer: Angle
 
-    def __init__(self, objective: Objective, optimizer: Angle) -> None:
-        super().__init__(objective, optimizer, measured=self._averaged)
-        self._record: Record[Any, Any] | None = None
-
     @property
     def evaluations(self) -> float:
-        """Gradients used so far."""
         return self.optimizer.evaluations
 
-    @property
-    def record(self) -> Record[Any, Any] | None:
-        """The last step; `None` while the first step is searched for."""
-        return self._record
-
     def step(self) -> None:
-        """Make one evaluation on the next mini-batch, and the step."""
         before = self.optimizer.iterations
         super().step()
-        self._record = self.optimizer.last if self.optimizer.iterations > before else None
+        self.record = self.optimizer.last if self.optimizer.iterations > before else None
 
     @contextmanager
-    def _averaged(self) -> Iterator[nn.Module]:
+    def measured(self) -> Iterator[nn.Module]:
         with self.optimizer.eval():
             yield self.objective.model
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the optimizer's state, which has the average."""
         return {"optimizer": self.optimizer.state_dict()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
 
 
@@ -141,7 +124,6 @@ class OneBatch(Stepper):
         self._name, self._default = flag or ("", True)
 
     def step(self) -> None:
-        """Make one step on the next mini-batch."""
         self.objective.next_batch()
         self._optimizer.zero_grad()
         self._optimizer.step(self._closure)
@@ -154,13 +136,9 @@ class OneBatch(Stepper):
 
 
 class Searching(Stepper):
-    """One of gradline's searches; every evaluation has the next mini-batch.
+    """One of gradline's searches, along the update of a torch optimizer; every evaluation has the next mini-batch.
 
-    Args:
-        objective: what is trained.
-        search: the search.
-        direction: the torch optimizer whose update gives the direction; `None`: steepest descent.
-        average: measure an average of the points (`gradline.LateAverage`).
+    Without a `direction` it is steepest descent. With `average` a `gradline.LateAverage` of the points is measured.
     """
 
     def __init__(
@@ -190,14 +168,7 @@ class Searching(Stepper):
 
     @property
     def evaluations(self) -> float:
-        """Evaluations of all searches so far."""
         return self.optimizer.evaluations
-
-    @property
-    def record(self) -> Record[Any, Any]:
-        """The search of the last step."""
-        assert self.optimizer.last is not None
-        return self.optimizer.last
 
     @property
     def origin(self) -> list[Tensor]:
@@ -206,8 +177,8 @@ class Searching(Stepper):
         return list(line.origins)
 
     def step(self) -> None:
-        """Make one search."""
         self.optimizer.step(self._closure)
+        self.record = self.optimizer.last
         if self._average is not None:
             self._average.update_parameters(self.objective.model)
 
@@ -228,16 +199,13 @@ class Searching(Stepper):
             self.direction = [part.clone() for part in session.line.directions]  # type: ignore[union-attr]
 
     def measured(self) -> Model:
-        """Return a context manager with the model to be measured."""
         return super().measured() if self._average is None else nullcontext(self._average.module)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the states of the optimizer and of the average."""
         average = None if self._average is None else dict(self._average.state_dict())
         return {"optimizer": self.optimizer.state_dict(), "average": average}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Continue from what `state_dict` returned."""
         self.optimizer.load_state_dict(state["optimizer"])
         if self._average is not None:
             self._average.load_state_dict(state["average"])

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.supervised import build_task, seeded, split
-from gradline.lab.problems.task import Measured, Task
+from gradline.lab.problems.supervised import build_task, split, two_part_task
+from gradline.lab.problems.task import Task
 from gradline.lab.tools.imports import import_extra
 
 HIDDEN = 128
@@ -45,18 +44,7 @@ def _pixels() -> Tensor:
 def build(seed: int) -> Task:
     """Build the task."""
     pixels = _pixels()
-    train, test = pixels[:TRAINING], pixels[TRAINING:]
-
-    def measure(model: nn.Module) -> Measured:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # the same noise for every measurement
-            return Measured(float(model(train).mean()), math.nan, float(model(test).mean()), math.nan)
-
-    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        values: Tensor = model(train[chosen])
-        return values
-
-    return Task(seeded(seed, Autoencoder), TRAINING, losses, measure)
+    return two_part_task(seed, Autoencoder, TRAINING, lambda model, chosen: model(pixels[chosen]))
 
 
 def build_split(seed: int) -> Task:

@@ -36,7 +36,6 @@ class Residual(nn.Module):
         self.aside = nn.Conv2d(before, after, 1, stride=stride, bias=False) if stride > 1 else nn.Identity()
 
     def forward(self, x: Tensor) -> Tensor:
-        """Add the input to the output of the convolutions."""
         hidden = torch.relu(self.norms[0](self.first(x)))
         return torch.relu(self.aside(x) + self.norms[1](self.second(hidden)))
 
@@ -66,23 +65,11 @@ def _cifar() -> tuple[Part, Part]:
     return loaded("cifar10", (3, 32, 32))
 
 
-def _task(make: Callable[[], nn.Module], seed: int) -> Task:
-    (train, labels), (test, test_labels) = _cifar()
-
-    def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return cross_entropy(model(train[chosen]), labels[chosen])
-
-    def errors(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return wrong(model(test[chosen]), test_labels[chosen])
-
-    return plain_task(seed, make, len(train), losses, errors, MEASURED)
-
-
 def build_convolutional(seed: int) -> Task:
     """Build the task of the convolutional net."""
-    return _task(convolutional, seed)
+    return plain_task(seed, convolutional, *_cifar(), cross_entropy, wrong, MEASURED)
 
 
 def build_residual(seed: int) -> Task:
     """Build the task of the residual net."""
-    return _task(residual, seed)
+    return plain_task(seed, residual, *_cifar(), cross_entropy, wrong, MEASURED)

@@ -96,39 +96,38 @@ class Network(Problem):
         return _data(self.data, self.z_score, self.dtype)
 
     def build(self, seed: int) -> Task:
-        """Build the network, with the initial weights of a seed."""
         from gradline.lab.problems.networks import task
 
         return task(self, self.load(), seed=seed)
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Self:
-        """Return the network that `to_dict` described."""
         enums = {"activation": Activation(values["activation"]), "loss": Loss(values["loss"])}
         return super().from_dict(values | enums)
 
     @property
     def samples(self) -> int:
-        """Number of training samples."""
         return _shape(self.data)[0]
 
     @property
     def parameters(self) -> int:
-        """Number of weights and biases of the network; of a `model` that of its parameters."""
         if self.model is not None:
             return super().parameters
         _, inputs, outputs = _shape(self.data)
         return sum((ins + 1) * outs for ins, outs in itertools.pairwise((inputs, *self.hidden, outputs)))
 
     @property
+    def units(self) -> str:
+        """The hidden layers' units as text: "1000, 500, 250", or "10 × 32"."""
+        if len(self.hidden) > 3 and len(set(self.hidden)) == 1:
+            return f"{len(self.hidden)} × {self.hidden[0]}"
+        return ", ".join(map(str, self.hidden)) or "none"
+
+    @property
     def described(self) -> str:
-        """What is trained, in a line."""
         if self.model is not None:
             return f"{self.model} on {self.data}, {self.loss.value}"
-        units = ", ".join(map(str, self.hidden)) or "none"
-        if len(self.hidden) > 3 and len(set(self.hidden)) == 1:
-            units = f"{len(self.hidden)} × {self.hidden[0]}"
-        hidden = f"hidden units {units}" if self.hidden else "no hidden layer"
+        hidden = f"hidden units {self.units}" if self.hidden else "no hidden layer"
         return f"{self.data}, {hidden}, {self.activation.value}, {self.loss.value}"
 
 

@@ -20,6 +20,7 @@ from torch.nn import functional
 
 from gradline.lab.problems.network import Activation, Loss, Network
 from gradline.lab.problems.sampling import Purpose, chosen_samples, generator
+from gradline.lab.problems.supervised import Part, mean_loss_and_error
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
@@ -186,21 +187,15 @@ def task(problem: Network, data: DataSet, *, seed: int) -> Task:
             chosen = chosen_samples(seed, len(some), problem.error_samples, part)
             if chosen is not None:
                 some, wanted = some[torch.from_numpy(chosen)], wanted[torch.from_numpy(chosen)]
-            found += _loss_and_error(model, loss, some, wanted)
+            found += mean_loss_and_error(model, Part(some, wanted), loss, wrong_classes, CHUNK)
         return Measured(*found)
 
     return Task(network(problem, data, seed=seed), len(inputs), losses, measure)
 
 
-def _loss_and_error(model: nn.Module, loss: Criterion, inputs: Tensor, targets: Tensor) -> tuple[float, float]:
-    if len(inputs) == 0:
-        return math.nan, math.nan
-    total, errors = 0.0, 0.0
-    for some, wanted in zip(torch.split(inputs, CHUNK), torch.split(targets, CHUNK), strict=True):
-        outputs = model(some)
-        total += float(loss(outputs, wanted).sum(dtype=torch.float64))
-        errors += float((largest(outputs, 1) != largest(wanted, 1)).sum())
-    return total / len(inputs), errors / len(inputs)
+def wrong_classes(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return whether the largest output of each sample is another one than the largest target."""
+    return largest(outputs, 1) != largest(targets, 1)
 
 
 def largest(outputs: Tensor, units: int) -> Tensor:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from gradline.lab.problems.network import NETWORKS, Network
-from gradline.lab.problems.networks import criterion, largest, network
+from gradline.lab.problems.networks import criterion, network, wrong_classes
 from gradline.lab.problems.supervised import Part, build_task, split
 from gradline.lab.problems.task import Task
 
@@ -21,12 +20,8 @@ def _build(name: str, train: int, seed: int) -> Task:
     data, loss = problem.load(), criterion(problem)
     arrays: Any = (data.train_inputs, data.train_targets, data.test_inputs, data.test_targets)
     inputs, targets, *test = (torch.from_numpy(array) for array in arrays)
-    parts = split(inputs, targets, train, len(inputs) - train)._replace(test=Part(test[0][:MOST], test[1][:MOST]))
-
-    def errors(outputs: Tensor, wanted: Tensor) -> Tensor:
-        return largest(outputs, 1) != largest(wanted, 1)
-
-    return build_task(seed, lambda: network(problem, data, seed=seed), parts, loss, errors)
+    parts = split(inputs, targets, train, len(inputs) - train)._replace(test=Part(*test).first(MOST))
+    return build_task(seed, lambda: network(problem, data, seed=seed), parts, loss, wrong_classes)
 
 
 def build_bcwd(seed: int) -> Task:

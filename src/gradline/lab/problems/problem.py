@@ -115,7 +115,6 @@ class Built(Problem):
         require(good, "builder", "'package.module:function'", "it is imported and called", self.builder)
 
     def build(self, seed: int) -> Task:
-        """Import the builder, and call it."""
         from gradline.lab.problems.task import Task
 
         task = import_named("builder", self.builder, "function", "it builds the task")(seed)
@@ -125,5 +124,4 @@ class Built(Problem):
 
     @property
     def described(self) -> str:
-        """What is trained, in a line."""
         return self.about or self.builder

@@ -97,7 +97,6 @@ class Training:
         return Task(self.model, len(train), losses, measure)
 
     def batch(self) -> int:
-        """Return the batch size."""
         return self.batch_size or getattr(self.train, "batch_size", None) or BATCH_SIZE
 
     def _evaluate(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
@@ -219,7 +218,6 @@ class Script(Problem):
     batch_sizes: tuple[int, ...] = (BATCH_SIZE,)
 
     def build(self, seed: int) -> Task:
-        """Call the function with the random numbers of a seed, and return its task."""
         return self.training(seed).task()
 
     def training(self, seed: int) -> Training:
@@ -249,7 +247,6 @@ class Script(Problem):
 
     @property
     def described(self) -> str:
-        """What is trained, in a line."""
         return f"{self.function} of {Path(self.path).name}" if self.path else self.function
 
 
@@ -272,12 +269,7 @@ def _seeded(seed: int, make: Callable[[], Any]) -> Any:
 
 
 def script(build: str | Path | Callable[[], Any], function: str = "build") -> Script:
-    """Return the problem of a file or of a function.
-
-    Args:
-        build: the path of a Python file, or a function without arguments.
-        function: the name of the function, if `build` is a file.
-    """
+    """Return the problem of a function without arguments, or of the `function` of a Python file."""
     if callable(build):
         place = inspect.getsourcefile(build)
         importable = place is not None and Path(place).suffix == ".py" and Path(place).is_file()
@@ -328,16 +320,9 @@ class TrainingError(ValueError):
 
 
 def check(problem: Script, batch_size: int | None = None) -> tuple[int, Task, Measured]:
-    """Build a problem once, and compute a loss, its gradients and the measures.
+    """Build a problem once; return the batch size, the task, and what it measures at its initial weights.
 
-    Args:
-        problem: what is to be trained.
-        batch_size: samples of a batch; `None`: as the problem has it.
-
-    Returns:
-        The batch size, the task, and what was measured at its initial weights.
-
-    Raises `TrainingError`, which names the line of the user's file.
+    Its loss and gradients are computed too. Raises `TrainingError`, which names the line of the user's file.
     """
     try:
         return _checked(problem, batch_size)

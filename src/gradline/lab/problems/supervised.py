@@ -7,7 +7,8 @@ chosen by them.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from typing import NamedTuple, TypeAlias, TypeVar
 
@@ -37,22 +38,12 @@ def seeded(seed: int, make: Callable[[], M]) -> M:
         return make()
 
 
-def mean_of(samples: int, values: Callable[[Tensor], Tensor]) -> float:
-    """Return the mean of a per-sample value over samples 0 to `samples` - 1, computed in chunks."""
-    parts = torch.split(torch.arange(samples), CHUNK)
-    return sum((float(values(part).sum(dtype=torch.float64)) for part in parts), 0.0) / samples
-
-
-def plain_task(
-    seed: int, make: Callable[[], nn.Module], samples: int, losses: OfModel, errors: OfModel, measured: int
-) -> Task:
-    """Build a task without validation samples: losses of training samples, and errors of the first test samples."""
-
-    def measure(model: nn.Module) -> Measured:
-        loss, error = (mean_of(measured, partial(values, model)) for values in (losses, errors))
-        return Measured(loss, math.nan, math.nan, error)
-
-    return Task(seeded(seed, make), samples, losses, measure)
+@contextmanager
+def same_noise() -> Iterator[None]:
+    """Context manager with the same random numbers each time, for measuring losses that are random."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        yield
 
 
 class Part(NamedTuple):
@@ -60,6 +51,37 @@ class Part(NamedTuple):
 
     inputs: Tensor
     targets: Tensor
+
+    def first(self, count: int) -> Part:
+        """Return the first samples."""
+        return Part(self.inputs[:count], self.targets[:count])
+
+
+def plain_task(
+    seed: int, make: Callable[[], nn.Module], train: Part, test: Part, losses: Values, errors: Values, measured: int
+) -> Task:
+    """Build a task without validation samples, whose losses and test errors are measured on the first samples."""
+
+    def of_samples(model: nn.Module, chosen: Tensor | slice) -> Tensor:
+        return losses(model(train.inputs[chosen]), train.targets[chosen])
+
+    def measure(model: nn.Module) -> Measured:
+        loss, _ = mean_loss_and_error(model, train.first(measured), losses, None)
+        error, _ = mean_loss_and_error(model, test.first(measured), errors, None)
+        return Measured(loss, math.nan, math.nan, error)
+
+    return Task(seeded(seed, make), len(train.inputs), of_samples, measure)
+
+
+def two_part_task(seed: int, make: Callable[[], nn.Module], train: int, losses: OfModel) -> Task:
+    """Build a task whose first samples are for training and whose others are for testing, by their losses."""
+
+    def measure(model: nn.Module) -> Measured:
+        with same_noise():
+            parts = [float(losses(model, part).mean()) for part in (slice(train), slice(train, None))]
+        return Measured(parts[0], math.nan, parts[1], math.nan)
+
+    return Task(seeded(seed, make), train, losses, measure)
 
 
 class Split(NamedTuple):
@@ -113,21 +135,28 @@ def build_task(
         return losses(call(model, inputs_of(model, chosen)), train.targets[chosen])
 
     def means(model: nn.Module, part: Part) -> tuple[float, float]:
-        total = torch.zeros(2, dtype=torch.float64)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(0)  # the same noise for every measurement, where losses are random
-            for inputs, targets in zip(*(torch.split(one, CHUNK) for one in part), strict=True):
-                outputs = call(model, inputs)
-                total[0] += losses(outputs, targets).detach().sum(dtype=torch.float64)
-                total[1] += math.nan if errors is None else errors(outputs, targets).sum(dtype=torch.float64)
-        loss, error = (total / len(part.inputs)).tolist()
-        return loss, error
+        return mean_loss_and_error(partial(call, model), part, losses, errors)
 
     def measure(model: nn.Module) -> Measured:
-        some = Part(train.inputs[:MEASURED], train.targets[:MEASURED])
-        return Measured(*means(model, some), math.nan, math.nan, *means(model, parts.validation))
+        return Measured(*means(model, train.first(MEASURED)), math.nan, math.nan, *means(model, parts.validation))
 
     return Task(seeded(seed, make), len(train.inputs), of_samples, measure, lambda model: means(model, parts.test))
+
+
+def mean_loss_and_error(
+    call: Callable[[Tensor], Tensor], part: Part, losses: Values, errors: Values | None, chunk: int = CHUNK
+) -> tuple[float, float]:
+    """Return mean loss and error of samples, with the same noise each time; NaN without samples or errors."""
+    if len(part.inputs) == 0:
+        return math.nan, math.nan
+    total = torch.zeros(2, dtype=torch.float64)
+    with same_noise():
+        for inputs, targets in zip(*(torch.split(one, chunk) for one in part), strict=True):
+            outputs = call(inputs)
+            total[0] += losses(outputs, targets).detach().sum(dtype=torch.float64)
+            total[1] += math.nan if errors is None else errors(outputs, targets).sum(dtype=torch.float64)
+    loss, error = (total / len(part.inputs)).tolist()
+    return loss, error
 
 
 def cross_entropy(outputs: Tensor, classes: Tensor) -> Tensor:

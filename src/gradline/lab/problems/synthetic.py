@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.supervised import build_task, seeded, split
-from gradline.lab.problems.task import Measured, Task
+from gradline.lab.problems.supervised import build_task, split, two_part_task
+from gradline.lab.problems.task import Task
 
 FEATURES = 40
 CONDITION = 1e4
@@ -39,19 +37,7 @@ def build_regression(seed: int) -> Task:
         errors: Tensor = model(inputs[rows]).squeeze(1) - targets[rows]
         return errors.square()
 
-    return _task(seed, lambda: nn.Linear(FEATURES, 1, dtype=torch.float64), 1000, squares)
-
-
-def _task(
-    seed: int, make: Callable[[], nn.Module], train: int, squares: Callable[[nn.Module, Tensor | slice], Tensor]
-) -> Task:
-    """Return the task whose first samples are for training and whose others are for testing."""
-
-    def measure(model: nn.Module) -> Measured:
-        parts = (float(squares(model, part).mean()) for part in (slice(train), slice(train, None)))
-        return Measured(next(parts), math.nan, next(parts), math.nan)
-
-    return Task(seeded(seed, make), train, squares, measure)
+    return two_part_task(seed, lambda: nn.Linear(FEATURES, 1, dtype=torch.float64), 1000, squares)
 
 
 class Factors(nn.Module):
@@ -87,7 +73,7 @@ def build_factorisation(seed: int) -> Task:
         errors: Tensor = model(row[chosen], column[chosen]) - entries[chosen]
         return errors.square()
 
-    return _task(seed, Factors, training, squares)
+    return two_part_task(seed, Factors, training, squares)
 
 
 def build_split_factorisation(seed: int) -> Task:

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.problems.supervised import OfModel, Part, Split, Values, build_task, plain_task
+from gradline.lab.problems.supervised import Part, Split, build_task, plain_task
 from gradline.lab.problems.task import Task
 
 CONTEXT = 24
@@ -76,24 +76,18 @@ def _encoded() -> tuple[int, Tensor]:
     return len(symbols), torch.tensor([symbols[symbol] for symbol in text])
 
 
-@cache
-def _windows() -> tuple[int, Tensor, Tensor]:
-    """Return the number of symbols, training windows and test windows."""
-    symbols, encoded = _encoded()
-    split = len(encoded) * 9 // 10
-    train = encoded[:split].unfold(0, CONTEXT + 1, 8)
-    return symbols, train, encoded[split:].unfold(0, CONTEXT + 1, CONTEXT)
+def _part(piece: Tensor, stride: int) -> Part:
+    """Return windows of text as inputs, and the characters that follow as targets."""
+    windows = piece.unfold(0, CONTEXT + 1, stride)
+    return Part(windows[:, :-1], windows[:, 1:])
 
 
 def build(seed: int) -> Task:
     """Build the task."""
-    symbols, train, test = _windows()
-
-    def of(windows: Tensor, values: Values) -> OfModel:
-        return lambda model, chosen: values(model(windows[chosen, :-1]), windows[chosen, 1:])
-
-    losses, errors = of(train, _next_losses), of(test, _next_errors)
-    return plain_task(seed, lambda: Transformer(symbols), len(train), losses, errors, MEASURED)
+    symbols, encoded = _encoded()
+    train, test = encoded.tensor_split((len(encoded) * 9 // 10,))
+    parts = _part(train, 8), _part(test, CONTEXT)
+    return plain_task(seed, lambda: Transformer(symbols), *parts, _next_losses, _next_errors, MEASURED)
 
 
 class Recurrent(nn.Module):
@@ -106,7 +100,6 @@ class Recurrent(nn.Module):
         self.out = nn.Linear(UNITS, symbols)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Map (batch, length) to scores (batch, length, symbols)."""
         scores: Tensor = self.out(self.cells(self.symbol(x))[0])
         return scores
 
@@ -116,8 +109,7 @@ def _split() -> tuple[int, Split]:
     """Return the number of symbols and windows of text: 80% for training, 10% each for validation and testing."""
     symbols, encoded = _encoded()
     pieces = encoded.tensor_split((len(encoded) * 8 // 10, len(encoded) * 9 // 10))
-    windows = [piece.unfold(0, CONTEXT + 1, step) for piece, step in zip(pieces, (8, CONTEXT, CONTEXT), strict=True)]
-    return symbols, Split(*(Part(some[:, :-1], some[:, 1:]) for some in windows))
+    return symbols, Split(*map(_part, pieces, (8, CONTEXT, CONTEXT)))
 
 
 def _next_losses(scores: Tensor, following: Tensor) -> Tensor:

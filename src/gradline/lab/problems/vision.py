@@ -62,7 +62,7 @@ def build_dropout(seed: int) -> Task:
 def build_autoencoder(seed: int) -> Task:
     """Build the task of the autoencoder: 784 pixels to 16 numbers and back."""
     flat = Split(*(Part(part.inputs.flatten(1), part.inputs.flatten(1)) for part in mnist()))
-    fewer = flat._replace(validation=_first(flat.validation, 2000), test=_first(flat.test, 5000))
+    fewer = flat._replace(validation=flat.validation.first(2000), test=flat.test.first(5000))
 
     def make() -> nn.Module:
         return nn.Sequential(
@@ -71,10 +71,6 @@ def build_autoencoder(seed: int) -> Task:
         )
 
     return build_task(seed, make, fewer, squared_error)
-
-
-def _first(part: Part, count: int) -> Part:
-    return Part(part.inputs[:count], part.targets[:count])
 
 
 def flipped_and_shifted(images: Tensor) -> Tensor:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,21 +13,17 @@ from gradline.lab.figures import FIGURES, Entry, labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key, labels_by
 from gradline.lab.figures.curves import MEASURES, Curves, Measure, MissingRuns, setting_of
 from gradline.lab.figures.line_styles import numbers as numbers_of
-from gradline.lab.findings.traces import LOGARITHMS, Trace
+from gradline.lab.findings.traces import Trace, column
 from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
 
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
 """What is packed of each run, for every point of its grid; angles in degrees."""
 
-LOOKS = ["mean and deviation", "all runs"]
+LOOKS = ("mean and deviation", "all runs")
 
 
 def line_styles(methods: Sequence[str]) -> list[dict[str, str]]:
-    """Return how the lines of methods look, on a light and on a dark page: never by their colour alone.
-
-    Args:
-        methods: names, as in a store; others get strokes that are free.
-    """
+    """Return how the lines of methods look, on a light and on a dark page: never by their colour alone."""
     known = numbers_of(methods)
     return [_style(known[name]) for name in methods]
 
@@ -52,10 +48,6 @@ class Chart:
     id: str
     title: str
     caption: str
-    paper: str
-    """What the paper says of it."""
-    notes: list[str]
-    """What is not as in the whole study."""
     facet_name: str
     facets: list[str]
     panel_name: str
@@ -63,10 +55,14 @@ class Chart:
     line_name: str
     lines: list[dict[str, Any]]
     measures: list[dict[str, Any]]
-    looks: list[str]
-    """What can be drawn of runs; the first at once."""
     runs: list[tuple[int, int, int, int]]
     """Of each: its number, its facet, its panel and its line."""
+    paper: str = ""
+    """What the paper says of it."""
+    notes: Sequence[str] = ()
+    """What is not as in the whole study."""
+    looks: Sequence[str] = LOOKS
+    """What can be drawn of runs; the first at once."""
 
 
 def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], list[str]]:
@@ -99,17 +95,8 @@ def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Ch
         if setting_of(run) in settings and run.angled == angled and run.budget == budgets.get(run.problem)
     ]
     first = list(figure.measures) or [MEASURES[measure] for measure in found.values_of("measure")]
-    text = Text(figure.heading, f"{figure.about or figure.caption}.", figure.paper, found.notes())
-    return _made(name, text, chosen, figure.keys, first, means=figure.means)
-
-
-class Text(NamedTuple):
-    """What is said of a chart."""
-
-    title: str
-    caption: str
-    paper: str = ""
-    notes: Sequence[str] = ()
+    made = _made(name, figure.heading, f"{figure.about or figure.caption}.", chosen, figure.keys, first)
+    return replace(made, paper=figure.paper, notes=found.notes(), looks=LOOKS if figure.means else LOOKS[::-1])
 
 
 def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
@@ -132,20 +119,19 @@ def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool)
         parts += [f"{run.budget:,} evaluations"] if budgets else []
         return ", ".join(parts)
 
-    text = Text("Other runs", "Runs that none of the figures above shows.")
+    words = ("Other runs", "Runs that none of the figures above shows.")
     if not made:
-        text = Text("All runs", "Every run in the directory.")
-    return [_made("other_runs", text, rest, (PROBLEM, BATCH, Key("Method", line)), [], means=True)]
+        words = ("All runs", "Every run in the directory.")
+    return [_made("other_runs", *words, rest, (PROBLEM, BATCH, Key("Method", line)), [])]
 
 
 def _made(
     name: str,
-    text: Text,
+    title: str,
+    caption: str,
     runs: Sequence[tuple[int, Trace]],
     keys: tuple[Key, Key, Key],
     first: Sequence[Measure],
-    *,
-    means: bool,
 ) -> Chart:
     runs = sorted(runs, key=lambda pair: _order(pair[1]))
     facets, panels, lines = (labels_by(key, [run for _, run in runs]) for key in keys)
@@ -154,10 +140,8 @@ def _made(
     shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
     return Chart(
         id=name,
-        title=text.title,
-        caption=text.caption,
-        paper=text.paper,
-        notes=list(text.notes),
+        title=title,
+        caption=caption,
         facet_name=keys[0].title,
         facets=facets,
         panel_name=keys[1].title,
@@ -165,7 +149,6 @@ def _made(
         line_name=keys[2].title,
         lines=[{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
         measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
-        looks=LOOKS if means else LOOKS[::-1],
         runs=[
             (number, facets.index(keys[0].of(run)), panels.index(keys[1].of(run)), lines.index(keys[2].of(run)))
             for number, run in runs
@@ -189,36 +172,12 @@ def _words(measure: Measure) -> str:
 
 def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:
     """What the page knows of each run, in the order of `numbers`."""
-    return [
-        {
-            "problem": run.problem,
-            "method": run.method,
-            "batch_size": run.batch_size,
-            "seed": run.seed,
-            "sampling": run.sampling,
-            "direction_batch_size": run.direction_batch_size,
-            "budget": run.budget,
-            "points": len(run.evaluations),
-        }
-        for run in runs
-    ]
+    names = ("problem", "method", "batch_size", "seed", "sampling", "direction_batch_size", "budget")
+    return [{name: getattr(run, name) for name in names} | {"points": len(run.evaluations)} for run in runs]
 
 
 def numbers(runs: Sequence[Trace]) -> NDArray[np.float64]:
     """The numbers of all runs, field by field: those of one field are alike, so they pack well together."""
-    columns = [_numbers(run, field) for field in ("evaluations", *FIELDS) for run in runs]
-    return np.concatenate(columns) if columns else np.zeros(0)
-
-
-def _numbers(run: Trace, field: str) -> NDArray[np.float64]:
-    if field in ("evaluations", "iterations"):
-        values: NDArray[np.float64] = getattr(run, field)
-        return values
-    if field == "angle":
-        return np.degrees(run.values[field])
-    return _logarithm(run.values[field]) if field in LOGARITHMS else run.values[field]
-
-
-def _logarithm(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log10(values)
+    columns = {field: column(runs, field) for field in ("evaluations", *FIELDS)}
+    columns["angle"] = np.degrees(columns["angle"])
+    return np.concatenate(list(columns.values()))

@@ -36,12 +36,6 @@ def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
     ]
 
 
-def _units(hidden: tuple[int, ...]) -> str:
-    if len(hidden) > 3 and len(set(hidden)) == 1:
-        return f"{len(hidden)} layers of {hidden[0]}"
-    return ", ".join(map(str, hidden)) or "none"
-
-
 def _facts(problem: Problem) -> dict[str, str]:
     """Return what is known of a problem, by the headers of the table of problems."""
     if not isinstance(problem, Network):
@@ -50,7 +44,7 @@ def _facts(problem: Problem) -> dict[str, str]:
     return {
         "Data": problem.data,
         "Network": problem.model or "fully connected",
-        "Hidden units": _units(problem.hidden),
+        "Hidden units": problem.units,
         "Activation": problem.activation.value,
         "Loss": problem.loss.value,
         "Scale of start": f"{problem.scale:.3g}",
@@ -58,14 +52,6 @@ def _facts(problem: Problem) -> dict[str, str]:
         "Inputs": f"standardised by {'the training' if problem.z_score == 'train' else 'all'} rows",
         "Measured on": "all samples" if problem.error_samples is None else f"{problem.error_samples:,} samples",
     }
-
-
-def _kind(method: Method) -> str:
-    """What a method is: its search and direction, or what it is of a package."""
-    if not isinstance(method, SearchMethod):
-        return method.described
-    direction = f" along {method.direction}" if method.direction else ""
-    return f"{type(method.search).__name__}{direction}{', averaged' if method.average else ''}"
 
 
 def _settings(method: Method) -> str:
@@ -88,7 +74,7 @@ def configuration(found: list[Header]) -> dict[str, Any]:
     return {
         "problems": [(name, _facts(problem)) for name, problem in problems.items()],
         "methods": [
-            {"name": method.name, "search": _kind(method), "settings": _settings(method) or "none"}
+            {"name": method.name, "search": method.described, "settings": _settings(method) or "none"}
             for method in methods.values()
         ],
         "facts": {

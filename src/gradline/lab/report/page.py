@@ -17,7 +17,7 @@ from typing import Any
 
 import jinja2
 
-from gradline.lab.figures import FIGURES, Entry, labels
+from gradline.lab.figures import FIGURES, Entry, table_3
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.query import configuration, summary_frame
 from gradline.lab.findings.reading import traces
@@ -109,7 +109,8 @@ def write(
         charts=curves,
         pictures=[_picture(figure, others[figure.name]) for figure in drawn],
         table_3=FIGURES["table_3"] if "table_3" in others else None,
-        table_3_rows=_table_3(others.get("table_3")),
+        table_3_header=table_3.HEADER,
+        table_3_rows=table_3.cells(others.get("table_3", ())),
         left_out=left_out,
         verdicts=content.verdict_rows(claims(table)),
         overview=best,
@@ -155,14 +156,6 @@ def _plotly() -> str:
     """Return Plotly's program. The comment before it has Chromium compile it at once, beside the page's own thread."""
     program = files("plotly").joinpath("package_data", "plotly.min.js")
     return "//# allFunctionsCalledOnLoad\n" + program.read_text("utf-8")
-
-
-def _table_3(found: Any) -> list[tuple[Any, ...]]:
-    """Return the rows of Table 3: a method, its runs, and its evaluations in an iteration."""
-    if found is None:
-        return []
-    columns = (found.runs, found.fewest, found.most, found.most_later, (f"{mean:.2f}" for mean in found.mean))
-    return list(zip(map(labels.method, found.methods), *columns, strict=True))
 
 
 def _picture(figure: Entry, data: Any) -> Picture:

@@ -7,7 +7,6 @@ why is said.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from gradline.lab.figures import labels
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
+from gradline.lab.tools.packing import plain_number
 from gradline.protocol import Record, Value
 
 SEARCHES = 12
@@ -24,11 +24,7 @@ PROBES = 60
 
 
 def searches(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[str]]:
-    """Return the first searches of a run of each setting, and what was left out and why.
-
-    Args:
-        runs: of a store. Of each setting the one with the lowest seed is taken.
-    """
+    """Return the first searches of the run with the lowest seed of each setting, and what was left out and why."""
     first: dict[tuple[Any, ...], Run] = {}
     for run in sorted(runs, key=_order):
         if isinstance(run.method, SearchMethod) and not run.benchmark:
@@ -70,7 +66,7 @@ def _search(record: Record[Any, Any]) -> dict[str, Any]:
     observed = [(0.0, record.origin.at_zero), *record.transcript[:PROBES]]
     return {
         "probes": [
-            [step, _plain(seen.slope), _plain(seen.value) if isinstance(seen, Value) else None]
+            [step, plain_number(seen.slope, 6), plain_number(seen.value, 6) if isinstance(seen, Value) else None]
             for step, seen in observed
         ],
         "accepted": None if record.outcome.probe is None else record.outcome.probe + 1,
@@ -78,8 +74,3 @@ def _search(record: Record[Any, Any]) -> dict[str, Any]:
         "count": record.evaluations,
         "stop": str(record.stop),
     }
-
-
-def _plain(value: float) -> float | str:
-    """JSON has no NaN and no infinity."""
-    return float(f"{value:.6g}") if math.isfinite(value) else str(value)

@@ -64,12 +64,7 @@ class Section(NamedTuple):
 
 
 def sections(source: str | os.PathLike[str], report: Report | None = None) -> list[Section]:
-    """Return the sections for the comparisons of which a source has runs.
-
-    Args:
-        source: a directory that comparisons were run into, or a file that `gradline results --pack` wrote.
-        report: is told which files were ignored and why.
-    """
+    """Return the sections for the comparisons of which a directory or a packed file has runs."""
     made = []
     packed, training = read_training(source, report=report)
     if training.cases:

@@ -115,9 +115,7 @@ def varied(summary: pd.DataFrame) -> list[str]:
 def results_table(summary: pd.DataFrame, *, each: bool = False) -> Table:
     """Return medians over seeds, a row for each setting and method, with the best method of a setting marked.
 
-    Args:
-        summary: the table of `gradline.lab.summary`.
-        each: a row for each run instead.
+    `summary` is the table of `gradline.lab.summary`; with `each` there is a row for each run instead.
     """
     if not each:
         summary = distinct(summary)

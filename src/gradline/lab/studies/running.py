@@ -95,10 +95,7 @@ def choices(
 ) -> Callable[[Setting, Tuned], Method | None]:
     """Return a function that chooses a candidate for a setting, by the results that are in a directory.
 
-    Args:
-        directory: where the study's runs are.
-        study: which candidates there are.
-        known: last validation losses of runs that are elsewhere, by key.
+    `known` has the last validation losses of runs that are elsewhere, by key.
     """
     store = Store(directory)
     found: dict[tuple[str, int, int, str], float] = {}

@@ -86,15 +86,12 @@ class Value:
         return str(self.value)
 
     def text(self) -> str:
-        """Return a text."""
         return str(self.expect(isinstance(self.value, str), "a text in quotes"))
 
     def flag(self) -> bool:
-        """Return true or false."""
         return bool(self.expect(isinstance(self.value, bool), "true or false"))
 
     def whole(self, least: int = 1) -> int:
-        """Return a whole number."""
         good = type(self.value) is int and self.value >= least
         return int(self.expect(good, f"whole, and at least {least}"))
 

@@ -50,12 +50,10 @@ def clock(seconds: float) -> str:
 
 
 def size(count: float) -> str:
-    """Format a number of bytes in bytes, kB, MB or GB."""
-    for unit in ("bytes", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":
-            return f"{count:.0f} {unit}" if unit == "bytes" or count >= 10 else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError("unreachable")
+    """Format a number of bytes in a suitable unit: `10 bytes`, `2.0 kB`."""
+    from rich.filesize import decimal
+
+    return decimal(round(count))
 
 
 def plural(number_of: int, word: str) -> str:

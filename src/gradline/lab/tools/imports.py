@@ -11,10 +11,7 @@ from gradline.installing import not_installed
 def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
     """Import `module`, or raise a `ModuleNotFoundError` that names the extra of gradline that installs it.
 
-    Args:
-        module: dotted name.
-        purpose: what needs it, the subject of the error's sentence.
-        extra: the extra of gradline that has it.
+    `purpose` is what needs it, the subject of the error's sentence.
     """
     try:
         return import_module(module)
@@ -28,11 +25,8 @@ def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
 def import_named(argument: str, name: str, kind: str, reason: str) -> Any:
     """Import and return the object that "package.module:attribute" names.
 
-    Args:
-        argument: the argument that has the name, for the error.
-        name: the name.
-        kind: what the attribute is: "function", "Class".
-        reason: what it is for, for the error.
+    The error says which `argument` has the name, of what `kind` the attribute is ("function", "Class"), and the
+    `reason`, what it is for.
     """
     module, _, attribute = name.partition(":")
     try:

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def isolated(state: Tensor | None = None) -> Iterator[None]:
     """Context manager that restores the generators of torch and NumPy, and hides output and warnings.
 
-    Args:
-        state: state of torch's generator at the start; `None`: that of seed 0.
+    `state` is that of torch's generator at the start; `None`: that of seed 0.
     """
     import torch
 

@@ -8,12 +8,21 @@ from __future__ import annotations
 
 import base64
 import gzip
+import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 BITS = 12
 """Of the fraction of a number."""
+
+
+def plain_number(value: Any, digits: int) -> Any:
+    """Return a number for JSON: with so many digits, and as a text if it is NaN or infinite. Others are as they are."""
+    if not isinstance(value, float):
+        return value
+    return float(f"{value:.{digits}g}") if math.isfinite(value) else str(value)
 
 
 def pack_text(text: str) -> str:

@@ -87,7 +87,6 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 def comparisons(source: str) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """Yield names and drawings of the figures of a comparison, if the source has runs of one."""
     from gradline.lab.figures import compare_lines, train_questions
-    from gradline.lab.findings.comparison import own
     from gradline.lab.findings.reading import read, read_training
 
     for name, draw in train_questions.drawings(read_training(source)[1]).items():
@@ -97,9 +96,7 @@ def comparisons(source: str) -> Iterator[tuple[str, Callable[[], Figure]]]:
         return
     for name, draw in compare_lines.drawings(known).items():
         yield f"compare_{name}", draw
-    lines = partial(
-        compare_lines.losses_data, known.table, list(known.table), known.drawn(own()), targets=known.targets
-    )
+    lines = partial(compare_lines.losses_data, known.table, list(known.table), known.drawn, targets=known.targets)
     for measure in ("train_loss", "test_error"):
         for against in ("evaluations", "seconds"):
             data = lines(measure=measure, against=against)

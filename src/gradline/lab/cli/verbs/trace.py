@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import SAMPLING, data_option, whole, whole_number
+from gradline.lab.cli.options import SAMPLING, data_option, whole
 from gradline.lab.cli.terminal import console, escape, print_table
 from gradline.lab.tools.formatting import number, plural
 
@@ -32,7 +32,7 @@ HALF = 12
 @click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="Problem to train.")
 @click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="Method that trains it.")
 @click.option("--batch-size", type=whole, default=50, show_default=True, metavar="B", help="Samples in a batch.")
-@click.option("--seed", type=whole_number(0), default=0, show_default=True, metavar="N", help="Seed of the run.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the run.")
 @click.option(
     "--iteration",
     type=whole,

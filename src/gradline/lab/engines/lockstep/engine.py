@@ -25,7 +25,7 @@ from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import Row
 from gradline.lab.engines.sampling import runs_of_state
-from gradline.lab.jobs.result import Measurements, Result
+from gradline.lab.jobs.result import Measurements, Result, measurements
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
 from gradline.lab.problems.data import DataSet
@@ -44,13 +44,8 @@ ROUNDS = 8
 class Lockstep:
     """Runs of one network (the same data, layers, loss and precision), each in its own iteration and phase.
 
-    Args:
-        runs: the runs; their problems must have equal `group_key`s.
-        data: what they are trained on.
-        state: what `state_dict` gave: go on from there, with the same runs.
+    Arguments as for `gradline.lab.engines.make`.
     """
-
-    accepts = staticmethod(lockstep_accepts)
 
     def __init__(self, runs: Sequence[Run], data: DataSet, *, state: dict[str, Any] | None = None) -> None:
         for run in runs:
@@ -70,13 +65,11 @@ class Lockstep:
 
     @property
     def active(self) -> int:
-        """Runs not finished."""
         return sum(len(group.rows) for group in self._groups)
 
     @property
     def evaluations(self) -> int:
-        """Evaluations made so far, as they count for budgets."""
-        return self._evaluations + sum(row.evaluations for group in self._groups for row in group.rows)
+        return self._evaluations + sum(row.driver.evaluations for group in self._groups for row in group.rows)
 
     def advance(self) -> None:
         """One round: one evaluation for each run, or some where the network is large."""
@@ -93,21 +86,18 @@ class Lockstep:
                 group.seconds += (time.perf_counter() - begin) / (len(group.rows) + len(done))
                 for row in done:
                     self._done.append((row, group.seconds))
-                    self._evaluations += row.evaluations
+                    self._evaluations += row.driver.evaluations
         if any(not group.rows for group in self._groups):
             self._groups = [group for group in self._groups if group.rows]
 
     def finished(self) -> list[Result]:
-        """The results of runs that have finished since the last call."""
         done, self._done = self._done, []
         return [row.table.result(row.run, seconds, NAME) for row, seconds in done]
 
     def partial_results(self) -> dict[str, Measurements]:
-        """What has been measured of the runs under way."""
-        return {row.run.key: row.table.measurements() for group in self._groups for row in group.rows}
+        return {row.run.key: measurements(row.table.columns()) for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything to go on from, as tensors and plain values."""
         return {
             "engine": NAME,
             "version": VERSION,

@@ -35,14 +35,12 @@ class Factors:
         return cls(*([_samples_first(part) for part in parts] for parts in (seen.inputs, seen.deltas)))
 
     def dot(self, other: Factors) -> float:
-        """The product of two gradients."""
         total = torch.zeros((), dtype=self.inputs[0].dtype)
         for a, delta, a0, delta0 in zip(self.inputs, self.deltas, other.inputs, other.deltas, strict=True):
             total += _inner(torch.bmm(a, a0.mT), torch.bmm(delta, delta0.mT))
         return float(total)
 
     def double(self) -> Factors:
-        """The same in float64."""
         return Factors([part.double() for part in self.inputs], [part.double() for part in self.deltas])
 
     def add_to(self, blocks: list[Tensor], scale: float) -> None:
@@ -90,12 +88,10 @@ class Factored:
 
     @property
     def x(self) -> Tensor:
-        """The point under evaluation, (1, P)."""
         return self._moved(self.x0.clone(), -self._step)
 
     @property
     def g0(self) -> Tensor:
-        """The gradient at x0, (1, P)."""
         return self._moved(torch.zeros_like(self.x0), 1.0)
 
     def _moved(self, point: Tensor, scale: float) -> Tensor:
@@ -104,15 +100,12 @@ class Factored:
         return point
 
     def go(self, steps: Sequence[float]) -> None:
-        """Put the row at its step."""
         self.go_one(0, steps[0])
 
     def go_one(self, row: int, step: float) -> None:
-        """Put the row at a step."""
         self._step = fitting(step, self.x0.dtype)
 
     def evaluate(self, samples: Tensor, *, values: bool, number: int) -> Pass:
-        """Evaluate the row; see `Layers.evaluate`."""
         self._along = None if self._origin is None else Along(self._origin, self._step)
         self._seen = self._layers.evaluate(
             self._weights, samples, None, values=values, number=number, along=self._along
@@ -120,7 +113,6 @@ class Factored:
         return self._seen
 
     def measure(self) -> list[tuple[float, float]]:
-        """The slope along -g0 and the squared length of g."""
         assert self._seen is not None
         seen = Factors([part.mT for part in self._seen.inputs], [part.mT for part in self._seen.deltas])
         slope, square = 0.0 if self._along is None else -float(self._along.product), seen.dot(seen)
@@ -131,21 +123,18 @@ class Factored:
         return [(slope, max(square, 0.0) if square < 0.0 else square)]
 
     def take(self, rows: Sequence[int]) -> None:
-        """Make what was evaluated the new x0 and g0."""
         if rows:
             assert self._seen is not None
             self._moved(self.x0, -self._step)
             self._origin, self._step = Factors.of(self._seen), 0.0
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy as plain values."""
         origin = self._origin
         factors = None if origin is None else [[part.clone() for part in parts] for parts in vars(origin).values()]
         return {"x0": self.x0.clone(), "origin": factors}
 
     @classmethod
     def restored(cls, state: dict[str, Any], layers: Layers) -> Factored:
-        """The inverse of `state_dict`."""
         origin = state["origin"]
         factors = None if origin is None else Factors(*([part.clone() for part in parts] for parts in origin))
         return cls(state["x0"].clone(), factors, layers)

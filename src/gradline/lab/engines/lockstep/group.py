@@ -32,14 +32,13 @@ class Group:
         self._one_size = all(row.directions is None for row in self.rows)
 
     def start(self) -> None:
-        """Measure where the rows start."""
         for row, point in zip(self.rows, self.points.x0, strict=True):
             self._measures.add(row.run, row.table, point, float("nan"))
 
     def round(self) -> list[Row]:
         """Evaluate every row where it wants to look, and tell it. Returns the rows that have finished."""
         rows, points = self.rows, self.points
-        points.go([row.step() for row in rows])
+        points.go([row.driver.step for row in rows])
         passes = [(places, self._evaluate(places, number)) for number, places in enumerate(self._by_size())]
         measured = points.measure()
         taken: list[int] = []
@@ -82,7 +81,8 @@ class Group:
         ended: set[int] = set()
         for number, place in enumerate(places):
             row = self.rows[place]
-            if row.phase is PROBE:
+            phase = row.driver.phase
+            if phase is PROBE:
                 outcome = row.tell(measured[place][0], values[number] if row.valued else None)
                 if outcome is None:
                     continue
@@ -93,7 +93,7 @@ class Group:
                     if row.reuse and not row.spent:
                         continue  # its gradient is evaluated once more before it is accepted
                     self.points.go_one(place, outcome.step)
-            elif row.phase is ORIGIN:
+            elif phase is ORIGIN:
                 row.count()
                 begin.append(number)
                 continue

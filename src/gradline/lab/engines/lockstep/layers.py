@@ -55,7 +55,6 @@ class Pass:
         return self.deltas[0].shape[2]
 
     def only(self, rows: Sequence[int]) -> Pass:
-        """The same for some of the rows."""
         if len(rows) == len(self.deltas[0]):
             return self
         chosen = torch.tensor(rows)

@@ -44,7 +44,6 @@ class Measures:
             self.flush()
 
     def flush(self) -> None:
-        """Measure all that waits."""
         if self._waiting:
             waiting, self._waiting = self._waiting, []
             self._measure(waiting, self._points[: len(waiting)])
@@ -62,14 +61,12 @@ class Measures:
         return angle_between(gradient.double(), self._layers.full_gradient(point))
 
     def state_dict(self) -> dict[str, Any]:
-        """What waits, as plain values."""
         return {
             "points": self._points[: len(self._waiting)].clone(),
             "waiting": [[run.key, place] for run, _, place in self._waiting],
         }
 
     def load_state_dict(self, state: dict[str, Any], tables: dict[str, tuple[Run, Table]]) -> None:
-        """Wait for the same points again."""
         self._waiting = [(*tables[key], place) for key, place in state["waiting"]]
         self._points[: len(self._waiting)] = state["points"]
 

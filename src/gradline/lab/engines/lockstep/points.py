@@ -49,7 +49,6 @@ class Points:
         return self._layers.evaluate(weights, samples, gradients, values=values, number=number)
 
     def evaluate_some(self, rows: Sequence[int], samples: Tensor, *, values: bool, number: int) -> Pass:
-        """Evaluate some of the rows."""
         chosen = torch.tensor(rows)
         g = torch.empty(len(rows), self.x.shape[1], dtype=self.x.dtype)
         weights, gradients = self._layers.views(self.x.index_select(0, chosen)), self._layers.views(g)
@@ -58,11 +57,9 @@ class Points:
         return seen
 
     def go(self, steps: Sequence[float]) -> None:
-        """Put every row at its step."""
         torch.addcmul(self.x0, self.g0, torch.tensor(steps, dtype=self.x.dtype)[:, None], value=-1.0, out=self.x)
 
     def go_one(self, row: int, step: float) -> None:
-        """Put one row at a step."""
         torch.add(self.x0[row], self.g0[row], alpha=-fitting(step, self.x.dtype), out=self.x[row])
 
     def measure(self) -> list[tuple[float, float]]:
@@ -93,18 +90,15 @@ class Points:
             self.g0.index_copy_(0, chosen, self.g.index_select(0, chosen))
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Drop all but these rows."""
         self._tensor = self._tensor.index_select(2, torch.tensor(rows))
         self._blocks.clear()
         self._assign()
 
     def state_dict(self) -> dict[str, Any]:
-        """A copy as plain values."""
         return {"tensor": self._tensor.clone(), "side": self._side}
 
     @classmethod
     def restored(cls, state: dict[str, Any], layers: Layers) -> Points:
-        """The inverse of `state_dict`."""
         return cls(state["tensor"].clone(), layers, state["side"])
 
 

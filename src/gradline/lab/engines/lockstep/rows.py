@@ -50,18 +50,7 @@ class Row:
         self.table = Table(run.record_every)
 
     @property
-    def phase(self) -> Phase:
-        """What the next evaluation is for; ENDED: for the gradient of an earlier probe, which is evaluated again."""
-        return self.driver.phase
-
-    @property
-    def evaluations(self) -> int:
-        """Evaluations made so far, as they count for budgets."""
-        return self.driver.evaluations
-
-    @property
     def probes_made(self) -> int:
-        """Probes of the search under way."""
         pending = self.driver.pending
         return 0 if pending is None else len(pending.transcript)
 
@@ -72,11 +61,9 @@ class Row:
 
     @property
     def source(self) -> Batches:
-        """Where the next batch comes from."""
-        return self.directions if self.directions is not None and self.phase is ORIGIN else self.probes
+        return self.directions if self.directions is not None and self.driver.phase is ORIGIN else self.probes
 
     def batch(self) -> Indices:
-        """The batch of the next evaluation."""
         pending = self.driver.pending
         if self.directions is not None and pending is None:
             return self.directions.at(self.table.iterations)
@@ -86,10 +73,6 @@ class Row:
             return self.probes.at(self.drawn - len(pending.transcript) + pending.outcome.probe)  # type: ignore[operator]
         return self.probes.at(self.drawn)
 
-    def step(self) -> float:
-        """Where the next evaluation is."""
-        return self.driver.step
-
     def count(self) -> None:
         """Count an evaluation at an origin, and its batch."""
         self.driver.evaluations += 1
@@ -97,7 +80,6 @@ class Row:
             self.drawn += 1
 
     def tell(self, slope: float, value: float | None) -> Outcome[Any] | None:
-        """Tell the search of its probe."""
         self.driver.evaluations += 1
         self.drawn += 1
         return self.driver.observe(Slope(slope) if value is None else Value(slope, value))
@@ -127,7 +109,6 @@ class Row:
         return self.table.due(self.driver.evaluations) or self.over
 
     def state_dict(self) -> dict[str, Any]:
-        """The row as plain values."""
         return {
             "run": self.run.key,
             "driver": pack_driver(self.driver),
@@ -137,7 +118,6 @@ class Row:
 
     @classmethod
     def restored(cls, run: Run, samples: int, state: dict[str, Any]) -> Row:
-        """The inverse of `state_dict`."""
         row = cls(run, samples)
         row.driver = unpack_driver(run.method.search, state["driver"])
         row.drawn = state["drawn"]

@@ -91,8 +91,7 @@ def _one_hot(labels: npt.NDArray[Any], number: int, dtype: npt.DTypeLike) -> npt
             f"labels must be between 0 and {number - 1} (there are {number} classes), "
             f"got {int(labels.min())} to {int(labels.max())}"
         )
-    rows: npt.NDArray[np.floating] = np.zeros((len(labels), number), dtype=dtype)
-    rows[np.arange(len(labels)), labels] = 1.0
+    rows: npt.NDArray[np.floating] = np.eye(number, dtype=dtype)[labels]
     return rows
 
 
