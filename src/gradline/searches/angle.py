@@ -68,7 +68,7 @@ class Angle:
     * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
       and the step is halved. Torch optimizers reject a step that is far too long in the same way, once: they report a
       positive slope as infinite where the gradient is more than ten times as long as usual, and in the first search,
-      which it ends, any slope where it is more than thirty times as long.
+      which it ends, any slope where it is more than thirty times as long, or as short.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
     alone: `next_step` needs no direction. Derivation, limits and measurements:
@@ -93,7 +93,7 @@ class Angle:
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 6
+    revision: ClassVar[int] = 7
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope

@@ -10,8 +10,8 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
     START   finite               Adam's direction d is computed; the first search begins, and the  FIRST
                                  parameters move to its first probe, x0 + α d
     FIRST   any                  the search asks for another step: move to x0 + α d                FIRST
-    FIRST   far longer than      reported to the search as not finite, twice in a row at most      FIRST
-            usual
+    FIRST   far longer or        reported to the search as not finite, twice in a row at most,     FIRST
+            shorter than usual   and not at its first probe
     FIRST   any                  the search ends without a step: back to x0                        START
     FIRST   finite               the search accepts this probe: continue as in phase STEPS         STEPS
     STEPS   finite               the point x is accepted and averaged; the angle between gradient  STEPS
@@ -272,6 +272,7 @@ class AngleSteps(AngleState):
         if begun:
             self._moving = True
             self._phase = Phase.FIRST
+            self._failures = LOOKS
             self._to_probe(buckets)
             self._moving = False
         return not begun

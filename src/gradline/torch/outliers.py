@@ -3,8 +3,8 @@
 The cosine does not depend on the length of a gradient, but the moments of optimizers such as Adam do: a gradient a
 thousand times as long as usual dominates them for hundreds of steps. So it is scaled down. If, besides, the loss
 increases along the last step, and does so on the next mini-batch too, the step was too long for the curvature there,
-and it is halved. In the first search a much longer gradient tells that its step is far too long: far from the data that
-a network was made for, slopes have either sign.
+and it is halved. In the first search a gradient that is far longer than at its start, or far shorter, tells that its
+step is far too long: where outputs are huge or saturated, slopes have either sign.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ LOOKS = 2
 """Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves a step."""
 
 _FAR_RATIO = 30.0
-"""Ratio to the mean length above which a gradient ends the first search; at short steps noise makes no such ratio."""
+"""Ratio to the mean length, or its inverse, beyond which a gradient ends the first search."""
 _RATIO = 10.0
 """Ratio to the mean length above which a gradient is an outlier; it is scaled to the mean length."""
 _WEIGHT = 0.01
@@ -39,7 +39,7 @@ class OutlierGuard(NamedTuple):
 
     def is_far(self, norm: float) -> bool:
         """Return whether a gradient of this length, in the first search, is of a step that is far too long."""
-        return self.seen > 0 and norm > _FAR_RATIO * self.length
+        return self.seen > 0 and not self.length / _FAR_RATIO <= norm <= _FAR_RATIO * self.length
 
     def factor(self, norm: float) -> float:
         """Return the factor for a gradient of this length: 1 unless it is an outlier."""

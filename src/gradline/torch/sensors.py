@@ -165,7 +165,7 @@ class HeadingSensor(Sensor):
     """Measures slopes, and at origins the angle between gradient and displacement.
 
     Where a gradient is far longer than usual and the slope positive, the slope is reported as infinite, so that the
-    search evaluates again and shortens the step. In the first search the length alone decides.
+    search evaluates again and shortens the step. In the first search, after its first probe, the length alone decides.
     """
 
     observation = Heading
@@ -174,7 +174,7 @@ class HeadingSensor(Sensor):
         super().__init__(search)
         self.buffers["displacement"] = Displacement()
         self.guard = OutlierGuard()
-        self.rejected = 0  # evaluations in a row that were
+        self.rejected = LOOKS  # evaluations in a row that were; the first probe of the first search is not
         self.first = True  # whether this is the first search
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
@@ -182,7 +182,8 @@ class HeadingSensor(Sensor):
         if not evaluation.finite:
             return Heading(slope, evaluation.norm, evaluation.norm)
         along, scale = self.buffers["displacement"].measure(evaluation.gradients, evaluation.norm, line.ranks)
-        self.rejected, self.first = 0, scale == 0.0
+        self.first = scale == 0.0
+        self.rejected = LOOKS if self.first else 0
         return Heading(slope, along, scale)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
