@@ -178,7 +178,10 @@ def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     setting, labels = found.study.settings[0].name, found.labels()
     table = {setting: {label: list(found._of(method)) for method, label in labels.items()}}
     measures = ["validation_loss", "validation_error"] if found.has_error else ["validation_loss"]
-    lines = [losses_data(table, [setting], list(labels.values()), measure=measure) for measure in measures]
+    # With more places than were measured, lines would have steps.
+    points = max(1, *(len(run.counted) - 1 for run in found.runs))
+    names = list(labels.values())
+    lines = [losses_data(table, [setting], names, measure=measure, points=points) for measure in measures]
     return draw_losses(list(chain(*lines)), inks)
 
 

@@ -160,8 +160,6 @@ def losses_data(
 
 
 def _grid(records: Sequence[Trajectory], against: str, points: int) -> Array:
-    """Return where lines are drawn: at no more places than were measured, or they would have steps."""
-    points = min(points, max(*(len(record.counted) for record in records), 2) - 1)
     if against == "evaluations":
         return grid_of(max(record.budget for record in records), points)
     longest = max((point.seconds for record in records for point in record.counted), default=0.0)
