@@ -39,4 +39,5 @@ def test_the_pages_say_what_was_measured():
     for name in ("README.md", "docs/index.md", "docs/faq.md"):
         text = " ".join((ROOT / name).read_text(encoding="utf-8").split())
         for modes in short:
-            assert f"{min(modes)} or {max(modes)}" in text, name
+            between = "or" if max(modes) == min(modes) + 1 else "to"
+            assert f"{min(modes)} {between} {max(modes)}" in text, name
