@@ -10,7 +10,7 @@ from helpers import Problem, equal, problem_with
 from torch import nn
 
 import gradline
-from gradline.searches import Armijo, GolsB, GolsI
+from gradline.searches import Angle, Armijo, GolsB, GolsI
 
 JUNK = [None, "x", -1, [], {}, [1], True, float("nan"), 1e400]
 DAMAGED = "state_dict must be as it was saved .* got a damaged one: "
@@ -86,7 +86,7 @@ def without(tree, path):
     return tree
 
 
-@pytest.mark.parametrize("search", [GolsI(), GolsB(tolerance=0.1), Armijo()], ids=str)
+@pytest.mark.parametrize("search", [GolsI(), GolsB(tolerance=0.1), Armijo(), Angle()], ids=str)
 def test_any_damage_to_the_story_is_refused_or_does_no_harm(search):
     problem = trained(search, turns=47 if isinstance(search, GolsB) else 7)
     state = problem.optimizer.state_dict()

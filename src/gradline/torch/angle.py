@@ -63,7 +63,7 @@ class Angle(AngleSteps):
         eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
             gradients are 0 there.
         weight_decay: decoupled weight decay, with AdamW's default: each step of size α multiplies the parameters by
-            1 - α·`weight_decay`. Set it to 0 where the loss can be brought close to zero.
+            1 - α·`weight_decay`. Set it to 0 where the training loss should come close to zero.
         lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.
         average: keep the average of the late points for `eval()`: one more copy of the parameters (in float32, if they
             are in half precision). `False`: `eval()` sets the parameters to the last accepted point.

@@ -283,7 +283,7 @@ class AngleSteps(AngleState):
         finite = all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)
         if self._context.ranks.any(not finite):
             gd = math.nan  # gradients may be finite there, as of a linear loss
-        far = self._failures < LOOKS and self._guard.is_far(math.sqrt(gg))
+        far = self._failures < LOOKS and self._guard.is_off_scale(math.sqrt(gg))
         self._failures = self._failures + 1 if far else 0
         outcome = driver.observe(Slope(math.inf if far else gd))
         if outcome is None:

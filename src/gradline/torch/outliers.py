@@ -16,7 +16,7 @@ __all__ = ["LOOKS", "OutlierGuard"]
 LOOKS = 2
 """Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves a step."""
 
-_FAR_RATIO = 30.0
+_SCALE = 30.0
 """Ratio to the mean length, or its inverse, beyond which a gradient ends the first search."""
 _RATIO = 10.0
 """Ratio to the mean length above which a gradient is an outlier; it is scaled to the mean length."""
@@ -37,9 +37,9 @@ class OutlierGuard(NamedTuple):
         """Return whether a gradient of this length is far longer than usual."""
         return self.seen > 0 and norm > _RATIO * self.length
 
-    def is_far(self, norm: float) -> bool:
-        """Return whether a gradient of this length, in the first search, is of a step that is far too long."""
-        return self.seen > 0 and not self.length / _FAR_RATIO <= norm <= _FAR_RATIO * self.length
+    def is_off_scale(self, norm: float) -> bool:
+        """Return whether a gradient of this length is far longer or far shorter than usual."""
+        return self.seen > 0 and not self.length / _SCALE <= norm <= _SCALE * self.length
 
     def factor(self, norm: float) -> float:
         """Return the factor for a gradient of this length: 1 unless it is an outlier."""

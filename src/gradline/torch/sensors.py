@@ -189,7 +189,7 @@ class HeadingSensor(Sensor):
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
         """Return the slope, infinite where the step was far too long."""
         if self.first:
-            far = self.rejected < LOOKS and self.guard.is_far(evaluation.norm)
+            far = self.rejected < LOOKS and self.guard.is_off_scale(evaluation.norm)
             self.rejected = self.rejected + 1 if far else 0
             return Slope(math.inf if far else evaluation.slope)
         if self.rejected < LOOKS and not (evaluation.finite and evaluation.slope <= 0.0):
@@ -222,7 +222,10 @@ class HeadingSensor(Sensor):
         length = number(packed["length"])
         if not 0.0 <= length < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"]), bool(packed["first"])
+        first = packed["first"]
+        if not isinstance(first, bool):
+            raise TypeError(f"{first!r} is not true or false")
+        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"]), first
 
     def load_state(self, state: tuple[OutlierGuard, int, bool]) -> None:
         """Restore them."""

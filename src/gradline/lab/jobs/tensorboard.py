@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from gradline.lab.jobs.result import PARTIAL_COLUMNS, Array, Measurements, held
 from gradline.lab.jobs.runs import Run
@@ -122,7 +123,7 @@ def medians(runs: list[tuple[Run, Measurements]]) -> Array:
     made = [grid]
     for name in PARTIAL_COLUMNS[1:]:
         rows = np.stack([_reached(measured, name, grid) for _, measured in runs])
-        made.append(np.ma.median(np.ma.masked_where(np.isnan(rows), rows), axis=0).filled(np.nan))  # type: ignore[no-untyped-call]
+        made.append(pd.DataFrame(rows).median().to_numpy())  # of the runs that have a number there
     return np.stack(made)
 
 
