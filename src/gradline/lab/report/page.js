@@ -575,6 +575,7 @@ class Overview extends View {
     });
     const layout = rowLayout(problems, this.width(), traces, "settings where a method is best");
     layout.xaxis.range = [0, Math.max(...of) * (this.width() < NARROW ? 1.9 : 1.35) || 1];
+    layout.yaxis.showgrid = false; // lines would go through the names at the right
     this.show(traces, layout, `Shown: in how many settings a method has the lowest ${measure.words}; ★ has it most often.`);
   }
 
