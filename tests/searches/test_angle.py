@@ -80,7 +80,8 @@ def test_what_is_not_finite_ends_the_doubling_and_is_never_accepted():
     pending = begun(memory=AngleMemory(0.1, 50, 0.0, 0.0, 0.0))
     assert told(pending, INF, NAN, INF, 3.0) == [0.1, 0.1, 0.05, 0.025]
     assert (pending.outcome.step, pending.outcome.probe) == (0.025, 3)
-    assert pending.outcome.memory.step == 0.025
+    assert pending.outcome.memory.step == 0.05, "of several halvings the next step keeps one"
+    assert pending.outcome.memory.length == 0.025
 
 
 def test_one_bad_batch_leaves_the_step_alone():

@@ -1,5 +1,7 @@
 """`eval()` of `gradline.Angle`: the average of the late points, with BatchNorm's statistics, and back."""
 
+import itertools
+
 import pytest
 import torch
 from helpers import Problem, equal
@@ -7,7 +9,7 @@ from torch import nn
 
 import gradline
 
-POWER = 8.0
+POWER, ALL, EVERY = 9, 100, 5
 
 
 def normed(inputs):
@@ -35,13 +37,17 @@ def everything(problem):
     return [value.detach().clone() for value in problem.model.state_dict().values()]
 
 
+def averaged(count):
+    """The numbers of the points, of so many, that are averaged."""
+    return [*range(1, min(count, ALL) + 1), *range(ALL + EVERY, count + 1, EVERY)]
+
+
 def weighted_mean(points):
-    """The k-th of n points has a weight proportional to k (k + 1) ... (k + 7), about the eighth power of k."""
-    weights = torch.ones(len(points), dtype=torch.float64)
-    for factor in range(int(POWER)):
-        weights *= torch.arange(1, len(points) + 1, dtype=torch.float64) + factor
-    weights /= weights.sum()
-    return sum(weight * point.double() for weight, point in zip(weights, points, strict=True))
+    """The weights of the first n points add up to the ninth power of n, divided by that of all points."""
+    numbers = averaged(len(points))
+    sums = [(number / numbers[-1]) ** POWER for number in [0, *numbers]]
+    weights = [after - before for before, after in itertools.pairwise(sums)]
+    return sum(weight * points[number - 1].double() for weight, number in zip(weights, numbers, strict=True))
 
 
 @pytest.mark.parametrize("closure", [False, True])
@@ -49,7 +55,7 @@ def weighted_mean(points):
 def test_the_average_is_the_weighted_mean_of_the_accepted_points(model, closure):
     problem = problem_of(model)
     accepted = []
-    for _ in range(60):
+    for _ in range(130):
         taken = problem.optimizer.iterations
         if closure:
             points = []
@@ -61,13 +67,13 @@ def test_the_average_is_the_weighted_mean_of_the_accepted_points(model, closure)
             problem.optimizer.step()
         if problem.optimizer.iterations > taken:
             accepted.append(point)
-    assert len(accepted) > 30
+    assert len(accepted) > ALL + EVERY
     training = everything(problem)
     with problem.optimizer.eval():
         names = list(problem.model.state_dict())
         for name, value, *points in zip(names, everything(problem), *accepted, strict=True):
             if "num_batches_tracked" in name:
-                assert int(value) == len(accepted) + (model is lazy)  # one call has made its parameters
+                assert int(value) == averaged(len(accepted))[-1] + (model is lazy)  # one call has made its parameters
             else:
                 torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
     assert equal(training, everything(problem))
@@ -146,7 +152,7 @@ def test_averaged_from_has_ninety_percent_of_the_weight():
     for _ in range(150):
         problem.turn()
     steps, since = problem.optimizer.iterations, problem.optimizer.averaged_from
-    weights = torch.arange(1.0, steps + 1) ** POWER
+    weights = torch.arange(1.0, steps + 1) ** (POWER - 1)
     shares = weights.flip(0).cumsum(0).flip(0) / weights.sum()
     assert float(shares[since - 1]) == pytest.approx(0.9, abs=0.02)
 

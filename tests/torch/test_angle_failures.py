@@ -165,6 +165,17 @@ def test_two_bad_batches_halve_the_last_step():
     assert problem.optimizer.param_groups[0]["lr"] == step / 2
 
 
+def test_the_step_after_ten_bad_batches_is_that_after_two():
+    problem, twin = problem_of(40), problem_of(40)
+    for bad, each in ((10, problem), (2, twin)):
+        step = each.optimizer.last.step
+        for _ in range(bad):
+            spoil(each)
+        assert each.optimizer.last.step == step / 2 ** (bad - 1)
+        each.turn()
+        assert step / 3 < each.optimizer.last.step < step / 1.5, "half of the step, and what one cosine changes"
+
+
 @pytest.mark.parametrize("phase", ["START", "STEPS"])
 def test_a_scaler_may_lower_its_scale_sixteen_times_before_an_overflow_counts(phase):
     problem = problem_of(PHASES[phase])

@@ -66,9 +66,10 @@ class Angle:
       taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
       displacement: α falls hardly faster than 1/n.
     * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
-      and the step is halved. Torch optimizers reject a step that is far too long in the same way, once: they report a
-      positive slope as infinite where the gradient is more than ten times as long as usual, and in the first search,
-      which it ends, any slope where it is more than thirty times as long, or as short.
+      and the step is halved until a point is finite; the next step starts from one halving. Torch optimizers reject a
+      step that is far too long in the same way, once: they report a positive slope as infinite where the gradient is
+      more than ten times as long as usual, and in the first search, which it ends, any slope where it is more than
+      thirty times as long, or as short.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
     alone: `next_step` needs no direction. Derivation, limits and measurements:
@@ -93,7 +94,7 @@ class Angle:
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 7
+    revision: ClassVar[int] = 8
     """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
@@ -132,10 +133,15 @@ class Angle:
         step = max(self.step_min, min(self.step_max, step))
         return AngleMemory(step, n, mean, square, memory.length, memory.first)
 
-    def count_step(self, memory: AngleMemory) -> AngleMemory:
-        """Return the memory after its step was taken."""
+    def count_step(self, memory: AngleMemory, halvings: int = 0) -> AngleMemory:
+        """Return the memory after its step was taken, which was halved so many times.
+
+        The next step is as if it had been halved once. After several halvings the data are more often at fault than the
+        step, and the feedback would need long to double it again.
+        """
         step, taken, mean, square, length, first = memory
-        return AngleMemory(step, taken + 1, mean, square, length + step, first or step)
+        kept = step * 2.0 ** max(halvings - 1, 0)
+        return AngleMemory(kept, taken + 1, mean, square, length + step, first or kept)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory with half the step, after a point that was rejected."""
@@ -191,18 +197,18 @@ class Angle:
         The step itself is evaluated twice: a mini-batch may be at fault, and the feedback would need long to double a
         step again. If no half is finite, the data are at fault, and the memory stays as it was before.
         """
-        again = True
+        halvings = -1  # the first failure halves nothing
         while planned.step >= self.step_min:
             seen = yield planned.step
             if seen.finite:
-                return self._taken(planned, probes, stop)
-            planned = planned if again else self.halve_step(planned)
-            again = False
+                return self._taken(planned, probes, stop, max(halvings, 0))
+            halvings += 1
+            planned = self.halve_step(planned) if halvings else planned
             probes += 1
         return Outcome(0.0, None, Stop.NON_FINITE, memory)
 
-    def _taken(self, memory: AngleMemory, probe: int, stop: Stop) -> Outcome[AngleMemory]:
-        return Outcome(memory.step, probe, stop, self.count_step(memory))
+    def _taken(self, memory: AngleMemory, probe: int, stop: Stop, halvings: int = 0) -> Outcome[AngleMemory]:
+        return Outcome(memory.step, probe, stop, self.count_step(memory, halvings))
 
 
 def _check(memory: AngleMemory) -> None:

@@ -58,8 +58,10 @@ from gradline.torch.outliers import LOOKS
 
 __all__ = ["AngleSteps"]
 
-_POWER = 8.0
-"""Exponent of the weights in the average: it lags by about a tenth of training."""
+_POWER = 9.0
+"""The weights of the first n points in the average add up to n to this power: it lags by about a tenth of training."""
+_ALL, _EVERY = 100, 5
+"""Every point up to the hundredth is averaged; later every fifth, which costs less and hardly changes the average."""
 _PATIENCE = {False: 1, True: 16}
 """Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
 _FLAT = 20
@@ -92,7 +94,7 @@ class AngleSteps(AngleState):
     @property
     def averaged_from(self) -> int:
         """The step since which the average has 90 % of its weight; 0 without an average."""
-        return math.ceil(self._averaged * 0.1 ** (1.0 / (_POWER + 1.0))) if self.average else 0
+        return math.ceil(self._averaged * 0.1 ** (1.0 / _POWER)) if self.average else 0
 
     def _advance(self) -> None:
         """Use the current gradients as the table at the head of this file says."""
@@ -183,9 +185,9 @@ class AngleSteps(AngleState):
         if self._overshoots(buckets, norm):
             self._guard = self._guard.after(norm)
             return self._halve(buckets, _PATIENCE[False], Stop.STEP_MIN)
-        self._failures = 0
+        halvings, self._failures = max(self._failures - _PATIENCE[scaled], 0), 0
         state = self._driver.state
-        memory = self.search.count_step(state.memory)
+        memory = self.search.count_step(state.memory, halvings)
         self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
         self._accept(buckets)
         self._move(buckets, norm, gu, norm * math.sqrt(uu))
@@ -197,12 +199,13 @@ class AngleSteps(AngleState):
         return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
     def _accept(self, buckets: list[Bucket]) -> None:
-        """Average the current point."""
+        """Average the current point, if its turn has come."""
         if self._context.statistics.places:
             self._context.statistics.keep()
-        if self.average:
-            self._averaged += 1
-            weight = (_POWER + 1.0) / (self._averaged + _POWER)
+        self._averaged += self.average
+        points = 1 if self._averaged <= _ALL else _EVERY
+        if self.average and self._averaged % points == 0:
+            weight = 1.0 - (1.0 - points / self._averaged) ** _POWER
             for bucket in buckets:
                 bucket.average(weight)
             if self._context.statistics.places:
