@@ -88,7 +88,7 @@ def test_every_extra_that_is_named_exists():
             named += 1
             assert set(names.split(",")) <= extras.keys(), file
         for name in re.findall(
-            r"not_installed\([^)]*?\"(\w+)\"(?:, name=[^)]*)?\)|how_to_install\(['\"](\w+)['\"]\)", text
+            r"(?:not_installed|needs)\([^)]*?['\"](\w+)['\"]\)|how_to_install\(['\"](\w+)['\"]\)", text
         ):
             assert "".join(name) in extras, file
     assert named > 5

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradline import protocol as protocol
 from gradline import searches as searches
 from gradline.function import solve
-from gradline.installing import not_installed
+from gradline.installing import needs
 
 if TYPE_CHECKING:
     from gradline import landscape as landscape
@@ -55,12 +55,8 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gradline.{name}")
     if name not in _NEEDS_TORCH:
         raise AttributeError(f"module 'gradline' has no attribute {name!r}")
-    try:
+    with needs(f"gradline.{name}", "torch"):
         value = getattr(import_module("gradline.torch"), name)
-    except ModuleNotFoundError as error:
-        if error.name != "torch":
-            raise
-        raise not_installed(f"gradline.{name}", "PyTorch", "torch", name="torch") from error
     globals()[name] = value
     return value
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 
 if TYPE_CHECKING:
     from gradline.lab.comparing import compare
@@ -40,12 +40,8 @@ def __getattr__(name: str) -> Any:
     """Import what needs pandas, pyarrow and others when it is asked for, and say how to install them."""
     if name not in _WHERE:
         raise AttributeError(f"module 'gradline.lab' has no attribute {name!r}")
-    try:
+    with needs(f"gradline.lab.{name}", "study"):
         value = getattr(import_module(f"gradline.lab.{_WHERE[name]}"), name)
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.split(".")[0] == "gradline":
-            raise
-        raise not_installed(f"gradline.lab.{name}", error.name, "study") from error
     globals()[name] = value
     return value
 

@@ -35,16 +35,12 @@ parameters, since buffers cannot be restored from parameters alone.
 
 from __future__ import annotations
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 from gradline.landscape.results import Curves, Found, Interval, Line, Optima, Plane, Projections, Spread, Surfaces
 
-try:
+with needs("gradline.landscape", "torch"):
     from gradline.landscape.directions import Direction, Weight, random_directions, weight
     from gradline.landscape.views import line, optima, plane, projections
-except ModuleNotFoundError as error:
-    if error.name != "torch":
-        raise
-    raise not_installed("gradline.landscape", "PyTorch", "torch", name="torch") from error
 
 __all__ = [
     "Curves",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 from gradline.plot.data import Beliefs, Point, Rule, SearchData, search_data
 from gradline.protocol import Origin, Pending, Record, Search, Transcript
 
@@ -64,10 +64,6 @@ def search(
             it, or pass axes of `plt.subplots`.
     """
     data = search_data(transcript, search=search, origin=origin)
-    try:
+    with needs("gradline.plot.search", "plot"):
         from gradline.plot.drawing import draw
-    except ModuleNotFoundError as error:
-        if error.name is None or error.name.partition(".")[0] != "matplotlib":
-            raise
-        raise not_installed("gradline.plot.search", "matplotlib", "plot") from error
     return draw(data, axes)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from functools import cache
 from typing import cast
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 
 _ROOT_HALF = math.sqrt(0.5)
 _DENSITY = 1.0 / math.sqrt(2.0 * math.pi)
@@ -35,10 +35,8 @@ def density(x: float) -> float:
 def _owens_t() -> Callable[[float, float], float]:
     # Imported at first use: SciPy takes longer to import than gradline. The Cython function takes and returns floats
     # and is eight times faster than the ufunc of the same name.
-    try:
+    with needs("the search Prls", "scipy"):
         from scipy.special.cython_special import owens_t
-    except ModuleNotFoundError as error:
-        raise not_installed("the search Prls", "SciPy", "scipy", name="scipy") from error
 
     return cast("Callable[[float, float], float]", owens_t)
 

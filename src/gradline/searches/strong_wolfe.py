@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import ClassVar
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
 from gradline.searches.arguments import (
     require,
@@ -74,10 +74,8 @@ class StrongWolfe:
         """Run one search; `memory` is the previous step."""
         import numpy as np
 
-        try:
+        with needs("the search StrongWolfe", "scipy"):
             from scipy.optimize._dcsrch import DCSRCH
-        except ModuleNotFoundError as error:
-            raise not_installed("the search StrongWolfe", "SciPy", "scipy", name="scipy") from error
 
         zero = origin.at_zero
         if zero.slope >= 0.0:

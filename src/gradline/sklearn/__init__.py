@@ -19,16 +19,11 @@ assert model.score(X, y) > 0.95
 
 from __future__ import annotations
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 
-try:
+with needs("gradline.sklearn", "sklearn"):
     import gradline.torch  # noqa: F401 - first, so that a missing torch is reported first
     from gradline.sklearn.classifier import LineSearchClassifier
     from gradline.sklearn.regressor import LineSearchRegressor
-except ModuleNotFoundError as error:
-    needed = {"torch": "PyTorch", "sklearn": "scikit-learn"}.get((error.name or "").partition(".")[0])
-    if needed is None:
-        raise
-    raise not_installed("gradline.sklearn", needed, "sklearn", name=error.name) from error
 
 __all__ = ["LineSearchClassifier", "LineSearchRegressor"]

@@ -347,7 +347,7 @@ def test_the_data_need_no_torch_and_nothing_else_before_it_is_used():
 @pytest.mark.parametrize(
     ("missing", "call", "purpose"),
     [
-        ("sklearn", "data.load('iris')", "the Iris data needs sklearn"),
+        ("sklearn", "data.load('iris')", "the Iris data needs scikit-learn"),
         ("platformdirs", "data.load('iris')", "finding the cache folder needs platformdirs"),
         ("filelock", "data.fetch('mnist', sys.argv[0] + 'none')", "downloading needs filelock"),
     ],

@@ -14,13 +14,9 @@ with tempfile.TemporaryDirectory() as directory:
 
 from __future__ import annotations
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 
-try:
+with needs("gradline.lab.report", "study"):
     from gradline.lab.report.page import NoResults, write
-except ModuleNotFoundError as error:
-    if error.name is None or error.name.split(".")[0] == "gradline":
-        raise
-    raise not_installed("gradline.lab.report", error.name, "study") from error
 
 __all__ = ["NoResults", "write"]

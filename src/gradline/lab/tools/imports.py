@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import Any
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 
 
 def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
@@ -13,13 +13,8 @@ def import_extra(module: str, purpose: str, extra: str = "study") -> Any:
 
     `purpose` is what needs it, the subject of the error's sentence.
     """
-    try:
+    with needs(purpose, extra):
         return import_module(module)
-    except ModuleNotFoundError as error:
-        missing = module.split(".")[0]
-        if error.name is None or error.name.split(".")[0] != missing:
-            raise
-        raise not_installed(purpose, missing, extra) from error
 
 
 def import_named(argument: str, name: str, kind: str, reason: str) -> Any:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch.utils.hooks import RemovableHandle
 
-from gradline.installing import not_installed
+from gradline.installing import needs
 from gradline.protocol import Record, Stop
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
@@ -29,10 +29,8 @@ else:
     try:
         from lightning.pytorch import Callback
     except ModuleNotFoundError:
-        try:
+        with needs(__name__, "lightning"):
             from pytorch_lightning import Callback
-        except ModuleNotFoundError as error:
-            raise not_installed(__name__, "Lightning", "lightning", name="lightning") from error
 
 __all__ = ["LineSearchCallback"]
 
