@@ -5,19 +5,12 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 from lab.compare_cases import record
 
 from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profile, losses_data, profile_data
-from gradline.lab.findings.measures import (
-    Profile,
-    leading,
-    profile,
-    rows,
-    spread,
-    tabulate,
-    with_grids,
-)
+from gradline.lab.findings.measures import costs, leading, ratios, rows, spread, tabulate, with_grids
 from gradline.lab.jobs.result import Status
 
 # Evaluations to a target of 1 on problems p, q and r: a needs 2, 4 and nothing gets it there; b needs 4, 1 and 3; c 2.
@@ -67,36 +60,32 @@ def test_the_median_of_an_even_number_is_one_of_them():
 
 
 def test_the_profile_is_as_computed_by_hand(table):
-    found = profile(table, TARGETS)
-    assert found.methods == ("a", "b", "c")
-    expected = [[2, 4, np.inf], [4, 1, 3], [2, np.inf, np.inf]]
-    np.testing.assert_array_equal(found.costs, expected)
-    np.testing.assert_array_equal(found.ratios, [[1, 4, np.inf], [2, 1, 1], [1, np.inf, np.inf]])
-    assert found.share(1.0) == pytest.approx({"a": 1 / 3, "b": 2 / 3, "c": 1 / 3})
-    assert found.share(2.0) == pytest.approx({"a": 1 / 3, "b": 1.0, "c": 1 / 3})
-    assert found.share(4.0) == pytest.approx({"a": 2 / 3, "b": 1.0, "c": 1 / 3})
-    assert found.solved() == pytest.approx({"a": 2 / 3, "b": 1.0, "c": 1 / 3})
+    found = costs(table, TARGETS)
+    assert list(found.index) == ["a", "b", "c"]
+    assert list(found) == ["p/5", "q/5", "r/5"]
+    np.testing.assert_array_equal(found, [[2, 4, np.inf], [4, 1, 3], [2, np.inf, np.inf]])
+    np.testing.assert_array_equal(ratios(found), [[1, 4, np.inf], [2, 1, 1], [1, np.inf, np.inf]])
 
 
 def test_a_problem_that_nobody_solves_counts_for_nobody():
-    found = Profile(("a", "b"), ("p", "q"), np.array([[1.0, np.inf], [2.0, np.inf]]))
-    assert found.share(1e9) == {"a": 0.5, "b": 0.5}
+    found = pd.DataFrame({"p": [1.0, 2.0], "q": [np.inf, np.inf]}, index=["a", "b"])
+    np.testing.assert_array_equal(ratios(found), [[1.0, np.inf], [2.0, np.inf]])
 
 
 def test_a_target_reached_at_the_start_makes_all_of_them_the_best():
-    found = Profile(("a", "b", "c"), ("p",), np.array([[0.0], [0.0], [3.0]]))
-    np.testing.assert_array_equal(found.ratios, [[1.0], [1.0], [np.inf]])
+    found = pd.DataFrame({"p": [0.0, 0.0, 3.0]}, index=["a", "b", "c"])
+    np.testing.assert_array_equal(ratios(found), [[1.0], [1.0], [np.inf]])
 
 
 def test_only_problems_that_all_methods_ran_on_count(table):
     del table["q/5"]["c"]
-    assert profile(table, TARGETS).settings == ("p/5", "r/5")
+    assert list(costs(table, TARGETS)) == ["p/5", "r/5"]
 
 
 def test_the_worst_seed_decides_where_it_is_asked_for():
     both = tabulate([record("a", [9, 1]), record("a", [9, 9, 1], seed=1), record("a", [9, 1], seed=2)])
-    assert profile(both, {"tiny/5": 1.0}).costs.tolist() == [[1.0]]
-    assert profile(both, {"tiny/5": 1.0}, worst=True).costs.tolist() == [[2.0]]
+    assert costs(both, {"tiny/5": 1.0}).to_numpy().tolist() == [[1.0]]
+    assert costs(both, {"tiny/5": 1.0}, worst=True).to_numpy().tolist() == [[2.0]]
 
 
 def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_seed():
@@ -129,20 +118,21 @@ def test_lines_are_in_order_of_the_training_loss_and_tell_failures():
 
 
 def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(table):
-    found = profile(table, TARGETS)
+    found = ratios(costs(table, TARGETS))
     assert leading(found, ["c", "unknown"], 2) == ["c", "b"]
     assert leading(found, [], 9) == ["b", "a", "c"]
 
 
 def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(table):
-    ((ratios, _),) = profile_data(table, TARGETS, ["a"]).corners.values()
-    np.testing.assert_array_equal(ratios, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
+    ((x, _),) = profile_data(table, TARGETS, ["a"]).corners.values()
+    np.testing.assert_array_equal(x, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
 
 
 def test_the_figure_of_profiles_has_the_profiles(table):
     data = profile_data(table, TARGETS)
-    ratios, shares = data.corners["a"]
-    np.testing.assert_array_equal(ratios, [1, 1, 4, FARTHEST])
+    x, shares = data.corners["a"]
+    assert data.settings == 3
+    np.testing.assert_array_equal(x, [1, 1, 4, FARTHEST])
     np.testing.assert_allclose(shares, [0, 1 / 3, 2 / 3, 2 / 3])
     figure = draw_profile(data)
     assert [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"] == [

@@ -49,7 +49,7 @@ def heat_data(comparison: Comparison) -> Heat:
     return Heat(
         methods,
         tuple(settings),
-        decades(comparison.table, methods, [setting.name for setting in settings]),
+        decades(comparison.table).loc[list(methods), [setting.name for setting in settings]].to_numpy(),
         np.array([score.behind for score in scores]),
     )
 

@@ -20,7 +20,7 @@ from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.findings.comparison import Comparison
-from gradline.lab.findings.measures import Profile, Table, profile
+from gradline.lab.findings.measures import Table, costs, ratios
 from gradline.lab.findings.traces import POINTS, grid_of
 from gradline.lab.jobs.result import Array, held
 from gradline.plot.inks import LIGHT, Inks
@@ -48,10 +48,10 @@ def drawings(known: Comparison) -> dict[str, Callable[..., style.Figure]]:
 
 
 class Outlines(NamedTuple):
-    """Performance profiles as they are drawn: corners of each method's steps, ratios and shares; and the settings."""
+    """Performance profiles as they are drawn: corners of each method's steps, as ratios and shares of settings."""
 
     corners: dict[str, tuple[Array, Array]]
-    settings: tuple[str, ...]
+    settings: int
 
 
 def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
@@ -59,14 +59,14 @@ def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str
 
     The best one of a setting is the best of all methods, drawn or not.
     """
-    found: Profile = profile(table, targets)
+    found = ratios(costs(table, targets))
     corners = {}
-    for method in found.methods if shown is None else shown:
-        ratios, shares = found.steps(method)
-        seen = ratios <= FARTHEST
-        last = float(shares[seen][-1]) if seen.any() else 0.0
-        corners[method] = np.array([1.0, *ratios[seen], FARTHEST]), np.array([0.0, *shares[seen], last])
-    return Outlines(corners, found.settings)
+    for method in found.index if shown is None else shown:
+        own = found.loc[method].to_numpy()
+        seen = np.sort(own[own <= FARTHEST])
+        shares = np.arange(len(seen) + 1) / max(len(found.columns), 1)
+        corners[method] = np.array([1.0, *seen, FARTHEST]), np.array([*shares, shares[-1]])
+    return Outlines(corners, len(found.columns))
 
 
 def draw_profile(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
@@ -75,9 +75,9 @@ def draw_profile(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
     with style.settings(inks):
         figure, axes = style.panels(1, 1, height=4.4)
         axis = axes[0, 0]
-        for method, (ratios, shares) in data.corners.items():
-            options = known[method].options(every=slice(1, -1, max(len(ratios) // 3, 1)))
-            axis.step(ratios, shares, where="post", label=plain(method), **options)
+        for method, (x, shares) in data.corners.items():
+            options = known[method].options(every=slice(1, -1, max(len(x) // 3, 1)))
+            axis.step(x, shares, where="post", label=plain(method), **options)
         ends = {method: float(shares[-1]) for method, (_, shares) in data.corners.items()}
         ordered = sorted(ends, key=lambda method: (ends[method], data.corners[method][1].mean()))
         for method, height in zip(ordered, apart([ends[method] for method in ordered], 0.052, 1.02), strict=True):
@@ -96,23 +96,21 @@ def draw_profile(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
         axis.set_yticks(np.linspace(0.0, 1.0, 6), [f"{share} %" for share in range(0, 101, 20)])
         axis.grid(axis="y", color=inks.faint, linewidth=0.4, alpha=0.6)
         axis.set_xlabel("evaluations to the target, over those of the best method")
-        axis.set_ylabel(f"share of {len(data.settings)} settings")
+        axis.set_ylabel(f"share of {data.settings} settings")
     return figure
 
 
 def apart(values: Sequence[float], gap: float, top: float) -> list[float]:
     """Return values in rising order, moved as little as it takes to be a gap apart, between 0 and the top."""
-    # Less their places, values must only not fall: those that do share their mean.
-    shares: list[tuple[float, int]] = []
-    for place, value in enumerate(values):
-        mean, count = value - place * gap, 1
-        while shares and shares[-1][0] >= mean:
-            other, many = shares.pop()
-            mean, count = (mean * count + other * many) / (count + many), count + many
-        shares.append((mean, count))
-    level = [mean for mean, count in shares for _ in range(count)]
-    room = top - gap * (len(level) - 1)
-    return [min(max(mean, 0.0), room) + place * gap for place, mean in enumerate(level)]
+    from scipy.optimize import isotonic_regression
+
+    if not values:
+        return []
+    # Without the gaps the values need only not fall.
+    gaps = gap * np.arange(len(values))
+    level = isotonic_regression(np.asarray(values) - gaps).x
+    moved: list[float] = (np.clip(level, 0.0, top - gaps[-1]) + gaps).tolist()
+    return moved
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
+import pandas as pd
 
 from gradline.lab.findings import measures
-from gradline.lab.findings.measures import Row, Table, final_loss, leading, profile
+from gradline.lab.findings.measures import Row, Table, by_setting, costs, final_loss, frame, leading, ratios
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Array
 from gradline.lab.methods import GROUPS, METHODS, Peer
 from gradline.lab.studies import Setting, Study
 
@@ -84,19 +84,17 @@ class Comparison:
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:
         """Return the scores of methods over those (of some) settings on which all of them were run, the best first."""
         table = self._part(settings)
-        usual, worst = profile(table, self.targets), profile(table, self.targets, worst=True)
-        behind = decades(table, usual.methods, usual.settings).clip(max=LIMIT)
-        means = behind.mean(axis=1) if usual.settings else np.full(len(usual.methods), math.nan)
-        shares = [usual.share(1.0), usual.share(2.0), usual.share(10.0), usual.solved(), worst.solved()]
-        made = [
-            Score(name, float(10.0**mean), *(share[name] for share in shares))
-            for name, mean in zip(usual.methods, means, strict=True)
-        ]
+        usual, worst = costs(table, self.targets), costs(table, self.targets, worst=True)
+        near = ratios(usual)
+        behind = 10.0 ** decades(table)[usual.columns].clip(upper=LIMIT).mean(axis=1)
+        flags = (near <= 1.0, near <= 2.0, near <= 10.0, np.isfinite(usual), np.isfinite(worst))
+        columns = pd.concat([behind, *(one.mean(axis=1) for one in flags)], axis=1)
+        made = [Score(*row) for row in columns.itertuples(name=None)]
         return sorted(made, key=lambda score: (score.behind, -score.near, score.method))
 
-    def shared(self, settings: Sequence[str] | None = None) -> tuple[str, ...]:
+    def shared(self, settings: Sequence[str] | None = None) -> list[str]:
         """Return the settings on which all methods were run: those of scores."""
-        return profile(self._part(settings), self.targets).settings
+        return [str(name) for name in costs(self._part(settings), self.targets)]
 
     def _part(self, settings: Sequence[str] | None) -> Table:
         return self.table if settings is None else {name: self.table[name] for name in settings}
@@ -104,25 +102,14 @@ class Comparison:
     @cached_property
     def drawn(self) -> list[str]:
         """The methods that a figure of lines shows: gradline's, the tuned ones, the best of the others."""
-        return leading(profile(self.table, self.targets), (*OWN, *TUNED), DRAWN)
+        return leading(ratios(costs(self.table, self.targets)), (*OWN, *TUNED), DRAWN)
 
 
 def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
     """Return the comparison of a study's runs: those with its budget, or else the largest there is."""
-    found: dict[str, list[Trajectory]] = {}
-    wanted = {setting.name: setting for setting in study.settings}
-    for record in records:
-        setting = wanted.get(record.setting)
-        if setting is not None and setting.problem.revision == record.revision and record.method in METHODS:
-            found.setdefault(record.setting, []).append(record)
-    settings, chosen = [], []
-    for name, setting in wanted.items():
-        if name in found:
-            budgets = {record.budget for record in found[name]}
-            budget = setting.budget if setting.budget in budgets else max(budgets)
-            settings.append(replace(setting, budget=budget))
-            chosen += [record for record in found[name] if record.budget == budget]
-    return Comparison(tuple(chosen), tuple(settings), grids())
+    known = list(by_setting((record for record in records if record.method in METHODS), study.settings))
+    chosen = tuple(record for _, some in known for record in some)
+    return Comparison(chosen, tuple(setting for setting, _ in known), grids())
 
 
 def grids() -> dict[str, tuple[str, float]]:
@@ -134,18 +121,10 @@ def grids() -> dict[str, tuple[str, float]]:
     }
 
 
-def decades(table: Table, methods: Sequence[str], settings: Sequence[str]) -> Array:
+def decades(table: Table) -> pd.DataFrame:
     """Return methods × settings: log10 of the median seed's final training loss over the lowest of all methods.
 
-    Infinite where the median seed failed, NaN where there are no runs, and nothing is negative. The lowest loss is
-    that of all methods in the table, these or not.
+    Infinite where the median seed failed, NaN where there are no runs, and nothing is negative.
     """
-    made = np.full((len(methods), len(settings)), math.nan)
-    for place, setting in enumerate(settings):
-        finals = {name: math.log10(max(final_loss(records), FLOOR)) for name, records in table[setting].items()}
-        best = min(finals.values(), default=math.inf)
-        for line, name in enumerate(methods):
-            if name in finals:
-                # Where all failed there is no best one to be behind of.
-                made[line, place] = finals[name] - best if math.isfinite(finals[name]) else math.inf
-    return made
+    finals = frame(table, lambda setting, records: math.log10(max(final_loss(records), FLOOR)))
+    return (finals - finals.min()).mask(np.isinf(finals), math.inf)  # where all failed there is no best one

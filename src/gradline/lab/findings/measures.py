@@ -12,15 +12,16 @@ is the best, and far out how often it reaches the target at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from gradline.lab.findings.trajectory import Trajectory
-from gradline.lab.jobs.result import Array, Status
+from gradline.lab.jobs.result import Status
+from gradline.lab.studies import Setting
 from gradline.lab.tools.formatting import number
 
 Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
@@ -66,6 +67,27 @@ def tabulate(records: Iterable[Trajectory]) -> Table:
     for record in sorted(records, key=lambda record: (record.seed, record.budget)):
         table.setdefault(record.setting, {}).setdefault(record.method, []).append(record)
     return table
+
+
+def by_setting(
+    records: Iterable[Trajectory], settings: Iterable[Setting]
+) -> Iterator[tuple[Setting, list[Trajectory]]]:
+    """Yield the settings of a study that have runs, with these in order of their seeds.
+
+    Of each problem and batch size they are the runs with the study's budgets, or else those with the largest there is.
+    """
+    found: dict[tuple[str, int], dict[int, list[Trajectory]]] = {}
+    for record in sorted(records, key=lambda record: record.seed):
+        found.setdefault((record.setting, record.revision), {}).setdefault(record.budget, []).append(record)
+    planned: dict[str, list[Setting]] = {}
+    for setting in settings:
+        planned.setdefault(setting.name, []).append(setting)
+    for name, some in planned.items():
+        known = found.get((name, some[0].problem.revision), {})
+        there = [setting for setting in some if setting.budget in known]
+        if known and not there:
+            there = [replace(some[0], budget=max(known))]
+        yield from ((setting, known[setting.budget]) for setting in there)
 
 
 def spread(values: Iterable[float]) -> Spread:
@@ -120,24 +142,23 @@ def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list
     made = []
     for setting, methods in table.items():
         of_sgd = [record for name in units & set(methods) for record in methods[name]]
-        lines = [_row(setting, name, records, targets[setting], of_sgd) for name, records in methods.items()]
+        lines = [
+            Row(
+                setting=setting,
+                method=method,
+                runs=len(records),
+                train_loss=spread(record.train_loss for record in records),
+                test_error=spread(record.test_error for record in records),
+                to_target=to_target(records, targets[setting]),
+                seconds_to_target=to_target(records, targets[setting], "seconds"),
+                step_cost=pace(records, "steps") / pace(of_sgd, "steps"),
+                evaluation_cost=pace(records) / pace(of_sgd),
+                failures=failures(records),
+            )
+            for method, records in methods.items()
+        ]
         made += sorted(lines, key=lambda row: (row.train_loss.median, row.method))
     return made
-
-
-def _row(setting: str, method: str, records: Sequence[Trajectory], target: float, of_sgd: Sequence[Trajectory]) -> Row:
-    return Row(
-        setting=setting,
-        method=method,
-        runs=len(records),
-        train_loss=spread(record.train_loss for record in records),
-        test_error=spread(record.test_error for record in records),
-        to_target=to_target(records, target),
-        seconds_to_target=to_target(records, target, "seconds"),
-        step_cost=pace(records, "steps") / pace(of_sgd, "steps"),
-        evaluation_cost=pace(records) / pace(of_sgd),
-        failures=failures(records),
-    )
 
 
 def pace(records: Iterable[Trajectory], counted: str = "evaluations") -> float:
@@ -147,61 +168,41 @@ def pace(records: Iterable[Trajectory], counted: str = "evaluations") -> float:
     return float(np.median(paces)) if paces else math.nan
 
 
-@dataclass(frozen=True, eq=False)
-class Profile:
-    """The profiles of several methods over the same settings."""
-
-    methods: tuple[str, ...]
-    settings: tuple[str, ...]
-    costs: Array
-    """Methods × settings; infinite where the target was not reached."""
-
-    @property
-    def ratios(self) -> Array:
-        """Costs over the lowest cost of the setting; infinite where nobody reached the target."""
-        best = self.costs.min(axis=0, initial=math.inf)
-        reached = np.isfinite(best)
-        ratios = np.full(self.costs.shape, math.inf)
-        # A target that is reached before the first step costs nothing: then all who did so are the best.
-        with np.errstate(invalid="ignore", divide="ignore"):
-            divided = np.where(self.costs[:, reached] == best[reached], 1.0, self.costs[:, reached] / best[reached])
-        ratios[:, reached] = divided
-        return ratios
-
-    def share(self, factor: float) -> dict[str, float]:
-        """Return for each method the share of settings where it is within a factor of the best."""
-        return self._shares(self.ratios <= factor)
-
-    def solved(self) -> dict[str, float]:
-        """Return for each method the share of settings whose target it reached."""
-        return self._shares(np.isfinite(self.costs))
-
-    def _shares(self, flags: NDArray[np.bool_]) -> dict[str, float]:
-        shares = flags.mean(axis=1) if self.settings else np.full(len(self.methods), math.nan)
-        return dict(zip(self.methods, map(float, shares), strict=True))
-
-    def steps(self, method: str) -> tuple[Array, Array]:
-        """Return the corners of a method's profile: ratios, and the share from each of them on."""
-        ratios = np.sort(self.ratios[self.methods.index(method)])
-        finite = ratios[np.isfinite(ratios)]
-        return finite, np.arange(1, len(finite) + 1) / max(len(self.settings), 1)
+def frame(table: Table, number: Callable[[str, list[Trajectory]], float]) -> pd.DataFrame:
+    """Return methods × settings: a number of the setting and the method's records there; NaN without records."""
+    methods = list(dict.fromkeys(name for known in table.values() for name in known))
+    columns = {
+        setting: [number(setting, known[name]) if name in known else math.nan for name in methods]
+        for setting, known in table.items()
+    }
+    return pd.DataFrame(columns, index=methods, dtype=float)
 
 
-def leading(found: Profile, always: Sequence[str], count: int) -> list[str]:
+def costs(table: Table, targets: Mapping[str, float], *, worst: bool = False) -> pd.DataFrame:
+    """Return methods × settings on which all methods were run: evaluations of the median or worst seed to the target.
+
+    Infinite where the target was not reached.
+    """
+
+    def cost(setting: str, records: list[Trajectory]) -> float:
+        found = to_target(records, targets[setting])
+        return found.worst if worst else found.median
+
+    return frame(table, cost).dropna(axis="columns")
+
+
+def ratios(costs: pd.DataFrame) -> pd.DataFrame:
+    """Return costs over the lowest cost of the setting; infinite where the target was not reached.
+
+    A target that is reached before the first step costs nothing: all who did so have a ratio of 1.
+    """
+    best = costs.min()
+    return (costs / best).mask(costs == best, 1.0).mask(np.isinf(costs), math.inf)
+
+
+def leading(ratios: pd.DataFrame, always: Sequence[str], count: int) -> list[str]:
     """Return the methods that a figure shows: some always, if they are there, then those most often near the best."""
-    chosen = [name for name in always if name in found.methods]
-    near, far = found.share(2.0), found.share(10.0)
-    rest = sorted(set(found.methods) - set(chosen), key=lambda name: (-near[name] - far[name], name))
+    chosen = [name for name in always if name in ratios.index]
+    near = (ratios <= 2.0).mean(axis=1) + (ratios <= 10.0).mean(axis=1)
+    rest = sorted(set(ratios.index) - set(chosen), key=lambda name: (-near[name], name))
     return chosen + rest[: max(count - len(chosen), 0)]
-
-
-def profile(table: Table, targets: Mapping[str, float], *, worst: bool = False) -> Profile:
-    """Return the profiles of all methods, over the settings on which all of them were run; of median or worst seeds."""
-    methods = list(dict.fromkeys(name for of_setting in table.values() for name in of_setting))
-    settings = [setting for setting, known in table.items() if all(name in known for name in methods)]
-    costs = np.full((len(methods), len(settings)), math.inf)
-    for line, name in enumerate(methods):
-        for place, setting in enumerate(settings):
-            found = to_target(table[setting][name], targets[setting])
-            costs[line, place] = found.worst if worst else found.median
-    return Profile(tuple(methods), tuple(settings), costs)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.findings.measures import Spread, failures, spread
+from gradline.lab.findings.measures import Spread, by_setting, failures, spread
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.studies import Setting, Study
 from gradline.lab.studies.running import lowest
@@ -230,38 +230,26 @@ def interval(logarithms: NDArray[np.float64], clusters: Sequence[str]) -> tuple[
 
 def trained(records: Iterable[Trajectory], study: Study) -> Training:
     """Sort runs into the cases of a study: those with its budgets, or else with the largest there is."""
-    found: dict[tuple[str, int], dict[int, dict[str, list[Trajectory]]]] = {}
-    for record in sorted(records, key=lambda record: record.seed):
-        of_setting = found.setdefault((record.setting, record.revision), {})
-        of_setting.setdefault(record.budget, {}).setdefault(record.method, []).append(record)
-    settings: dict[str, list[Setting]] = {}
+    longest: dict[str, int] = {}
     for setting in study.settings:
-        settings.setdefault(setting.name, []).append(setting)
-    cases = []
-    for name, planned in settings.items():
-        known = found.get((name, planned[0].problem.revision), {})
-        longest = max(setting.budget for setting in planned)
-        there = [setting for setting in planned if setting.budget in known]
-        if known and not there:
-            there = [replace(planned[0], budget=max(known))]
-        for setting in there:
-            entries = _entries(known[setting.budget], study)
-            if entries:
-                cases.append(Case(setting, setting.budget < longest, entries))
+        longest[setting.name] = max(setting.budget, longest.get(setting.name, 0))
+    cases = [
+        Case(setting, setting.budget < longest[setting.name], entries)
+        for setting, runs in by_setting(records, study.settings)
+        if (entries := _entries(runs, study))
+    ]
     return Training(tuple(cases))
 
 
-def _entries(known: dict[str, list[Trajectory]], study: Study) -> dict[str, Entry]:
-    entries: dict[str, Entry] = {}
-    for method in study.methods:
-        runs = tuple(run for run in known.get(method.name, ()) if run.seed in study.seeds)
-        if runs:
-            entries[method.name] = Entry(method.name, runs)
+def _entries(records: Sequence[Trajectory], study: Study) -> dict[str, Entry]:
+    def reported(method: str | None) -> tuple[Trajectory, ...]:
+        return tuple(run for run in records if run.method == method and run.seed in study.seeds)
+
+    entries = {method.name: Entry(method.name, reported(method.name)) for method in study.methods}
     for name, candidates, others in study.tuned:
         names = [method.name for method in candidates + others]
-        tuning = tuple(run for one in names for run in known.get(one, ()) if run.seed == study.tuning_seed)
+        tuning = [run for run in records if run.method in names and run.seed == study.tuning_seed]
+        tuning.sort(key=lambda run: names.index(run.method))
         chosen = lowest({run.method: run.final("validation_loss") for run in tuning})
-        runs = tuple(run for run in known.get(chosen or "", ()) if run.seed in study.seeds)
-        if runs:
-            entries[name] = Entry(name, runs, chosen, tuning)
-    return entries
+        entries[name] = Entry(name, reported(chosen), chosen, tuple(tuning))
+    return {name: entry for name, entry in entries.items() if entry.runs}
