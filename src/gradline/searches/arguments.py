@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 
 def require(condition: bool, name: str, rule: str, reason: str, value: object) -> None:
@@ -38,15 +39,21 @@ def require_range(step_min: float, step_max: float) -> None:
     )
 
 
-def require_budget(max_probes: int | None) -> None:
-    """Require a positive number of probes, or `None`."""
-    require(
-        max_probes is None or (type(max_probes) is int and max_probes >= 1),
-        "max_probes",
-        "a whole number of at least 1, or None",
-        "a search needs at least one probe",
-        max_probes,
-    )
+def require_limits(search: Any) -> None:
+    """Require valid `step_min`, `step_max`, `step_first` (if the search has one) and `max_probes`."""
+    require_range(search.step_min, search.step_max)
+    if getattr(search, "step_first", None) is not None:
+        require_first(search.step_first, search.step_min, search.step_max)
+    probes = search.max_probes
+    good = probes is None or (type(probes) is int and probes >= 1)
+    require(good, "max_probes", "a whole number of at least 1, or None", "a search needs at least one probe", probes)
+
+
+def require_wolfe(decrease: float, curvature: float) -> None:
+    """Require 0 < c1 < c2 < 1, the constants of the Wolfe conditions."""
+    require_fraction("decrease", decrease, "it is a part of the decrease promised by the slope")
+    rule, reason = f"between decrease = {decrease!r} and 1", "otherwise no step may satisfy both conditions"
+    require(decrease < curvature < 1.0, "curvature", rule, reason, curvature)
 
 
 def require_guess(memory: float) -> float:

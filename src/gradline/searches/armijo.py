@@ -8,15 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradline.protocol import Origin, Outcome, Stop, Value
-from gradline.searches.arguments import (
-    require,
-    require_budget,
-    require_first,
-    require_fraction,
-    require_guess,
-    require_range,
-    require_shrink,
-)
+from gradline.searches.arguments import require, require_fraction, require_guess, require_limits, require_shrink
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,9 +51,7 @@ class Armijo:
             "the next search begins at the last step times it",
             self.growth,
         )
-        require_range(self.step_min, self.step_max)
-        require_first(self.step_first, self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> float:
         """Return the memory with which the first search starts at `step_first`."""

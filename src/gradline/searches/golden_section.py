@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
-from gradline.searches.arguments import require_budget, require_first, require_guess, require_range, require_tolerance
+from gradline.searches.arguments import require_guess, require_limits, require_tolerance
 from gradline.searches.ladder import GOLDEN, largest_step
 
 
@@ -39,9 +39,7 @@ class GoldenSection:
 
     def __post_init__(self) -> None:
         require_tolerance(self.tolerance)
-        require_range(self.step_min, self.step_max)
-        require_first(self.step_first, self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> float:
         """Return the first step of the first search."""

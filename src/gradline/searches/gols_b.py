@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop, Transcript
-from gradline.searches.arguments import require_budget, require_range, require_tolerance
+from gradline.searches.arguments import require_limits, require_tolerance
 from gradline.searches.ladder import GOLDEN, largest_step, slope_of
 
 
@@ -32,8 +32,7 @@ class GolsB:
 
     def __post_init__(self) -> None:
         require_tolerance(self.tolerance)
-        require_range(self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> None:
         """Return `None`: each search starts at `step_min`."""

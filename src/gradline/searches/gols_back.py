@@ -7,7 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches.arguments import require_budget, require_fraction, require_range, require_shrink
+from gradline.searches.arguments import require_fraction, require_limits, require_shrink
 from gradline.searches.ladder import Ladder
 
 
@@ -37,8 +37,7 @@ class GolsBack:
     def __post_init__(self) -> None:
         require_shrink(self.shrink)
         require_fraction("overshoot", self.overshoot, "the slope must shrink")
-        require_range(self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> None:
         """Return `None`: each search starts at the largest step."""

@@ -7,14 +7,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches.arguments import (
-    require,
-    require_budget,
-    require_factor,
-    require_first,
-    require_guess,
-    require_range,
-)
+from gradline.searches.arguments import require, require_factor, require_guess, require_limits
 from gradline.searches.ladder import Ladder
 
 
@@ -69,10 +62,7 @@ class GolsI:
             "it scales the slope at which a guess is accepted at once",
             self.overshoot,
         )
-        require_range(self.step_min, self.step_max)
-        if self.step_first is not None:
-            require_first(self.step_first, self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> float:
         """Return the first step of the first search."""

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 
 from gradline.protocol import Origin, Outcome, Slope, Stop
-from gradline.searches.arguments import require_budget, require_factor, require_fraction, require_guess, require_range
+from gradline.searches.arguments import require_factor, require_fraction, require_guess, require_limits
 from gradline.searches.ladder import Ladder
 
 
@@ -36,8 +36,7 @@ class GolsMax:
     def __post_init__(self) -> None:
         require_factor("growth", self.growth, "each probe multiplies or divides the step by it")
         require_fraction("overshoot", self.overshoot, "the slope must shrink")
-        require_range(self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> float:
         """Return the first step of the first search, `step_min`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple, cast
 
 from gradline.protocol import Moments, Origin, Outcome, Pending, Stop, Value
-from gradline.searches.arguments import require, require_fraction
+from gradline.searches.arguments import require, require_fraction, require_wolfe
 from gradline.searches.surrogate import Belief, Surrogate, wolfe
 from gradline.searches.units import Units
 
@@ -104,14 +104,7 @@ class Prls:
     flat_covariance: float = 1e-4
 
     def __post_init__(self) -> None:
-        require_fraction("decrease", self.decrease, "it is a part of the decrease promised by the slope")
-        require(
-            self.decrease < self.curvature < 1.0,
-            "curvature",
-            f"between decrease = {self.decrease!r} and 1",
-            "otherwise no step may satisfy both conditions",
-            self.curvature,
-        )
+        require_wolfe(self.decrease, self.curvature)
         require_fraction("acceptance", self.acceptance, "it is compared with a probability")
         _require_step("step_first", self.step_first, "it is the first step probed")
         require(1.0 < self.outlier < math.inf, "outlier", "above 1 and finite", "it is a factor", self.outlier)

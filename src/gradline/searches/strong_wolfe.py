@@ -9,15 +9,7 @@ from typing import ClassVar
 
 from gradline.installing import needs
 from gradline.protocol import Origin, Outcome, Stop, Transcript, Value
-from gradline.searches.arguments import (
-    require,
-    require_budget,
-    require_first,
-    require_fraction,
-    require_guess,
-    require_range,
-    require_tolerance,
-)
+from gradline.searches.arguments import require_guess, require_limits, require_tolerance, require_wolfe
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -49,18 +41,9 @@ class StrongWolfe:
     max_probes: int | None = 100
 
     def __post_init__(self) -> None:
-        require_fraction("decrease", self.decrease, "it is a part of the decrease promised by the slope")
-        require(
-            self.decrease < self.curvature < 1.0,
-            "curvature",
-            f"between decrease = {self.decrease!r} and 1",
-            "otherwise no step may satisfy both conditions",
-            self.curvature,
-        )
+        require_wolfe(self.decrease, self.curvature)
         require_tolerance(self.tolerance)
-        require_range(self.step_min, self.step_max)
-        require_first(self.step_first, self.step_min, self.step_max)
-        require_budget(self.max_probes)
+        require_limits(self)
 
     def start(self) -> float:
         """Return the first step of the first search."""
