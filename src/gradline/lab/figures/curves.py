@@ -14,6 +14,7 @@ from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from gradline.lab.figures import labels
@@ -108,7 +109,7 @@ TRAIN_LOSS = Measure("train_loss", "training loss")
 TEST_ERROR = Measure("test_error", "test error", nugget=NUGGET)
 TEST_LOSS = Measure("test_loss", "test loss")
 STEP = Measure("step", "step α", floor=1e-16)
-ANGLE = Measure("angle", "angle", logarithmic=False)
+ANGLE = Measure("angle", "angle in degrees", logarithmic=False)
 MEASURES = {measure.name: measure for measure in (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, TEST_LOSS, STEP, ANGLE)}
 
 
@@ -190,12 +191,7 @@ def cloud(curve: Curve, measure: Measure) -> Band:
 def quantiles(curve: Curve, measure: Measure) -> Band:
     """The median over seeds, and quartiles."""
     x, rows = _common(curve)
-    shown = measure.shown(rows)
-    lines = np.full((3, len(x)), np.nan)
-    some = ~np.isnan(shown).all(axis=0)
-    if some.any():
-        lines[:, some] = np.nanquantile(shown[:, some], [0.5, 0.25, 0.75], axis=0)
-    return Band(x, *lines)
+    return Band(x, *pd.DataFrame(measure.shown(rows)).quantile([0.5, 0.25, 0.75]).to_numpy())
 
 
 class Planned(NamedTuple):

@@ -24,18 +24,12 @@ LOOKS = ("mean and deviation", "all runs")
 
 def line_styles(methods: Sequence[str]) -> list[dict[str, str]]:
     """Return how the lines of methods look, on a light and on a dark page: never by their colour alone."""
-    known = numbers_of(methods)
-    return [_style(known[name]) for name in methods]
-
-
-def _style(number: int) -> dict[str, str]:
-    turn = number // len(LIGHT.data)
-    return {
-        "light": stroke(number, LIGHT).color,
-        "dark": stroke(number, DARK).color,
-        "dash": DASHES[(number + turn) % len(DASHES)][1],
-        "symbol": MARKERS[number % len(MARKERS)][1],
-    }
+    known, found = numbers_of(methods), []
+    for name in methods:
+        light, dark = stroke(known[name], LIGHT), stroke(known[name], DARK)
+        dash, symbol = dict(DASHES)[light.linestyle], dict(MARKERS)[light.marker]
+        found.append({"light": light.color, "dark": dark.color, "dash": dash, "symbol": symbol})
+    return found
 
 
 @dataclass(frozen=True)
@@ -148,7 +142,7 @@ def _made(
         panels=panels,
         line_name=keys[2].title,
         lines=[{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
-        measures=[{**measure._asdict(), "against": measure.against, "words": _words(measure)} for measure in shown],
+        measures=[{**measure._asdict(), "against": measure.against} for measure in shown],
         runs=[
             (number, facets.index(keys[0].of(run)), panels.index(keys[1].of(run)), lines.index(keys[2].of(run)))
             for number, run in runs
@@ -164,10 +158,6 @@ def _order(run: Trace) -> tuple[Any, ...]:
         run.budget,
         run.seed,
     )
-
-
-def _words(measure: Measure) -> str:
-    return "angle in degrees" if measure.name == "angle" else measure.words
 
 
 def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What a page says in words: claims, configuration, versions of packages."""
+"""What a page says in words: signs of claims, configuration, versions of packages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import dataclasses
 from collections import Counter
 from typing import Any
 
-from gradline.lab.findings.claims import Verdict
 from gradline.lab.jobs.result import Header
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.problems import Network, Problem
@@ -21,19 +20,7 @@ SIGNS = {
 }
 """A verdict's sign, so that it is not told by colour alone, and its class in the style sheet."""
 HOLDS = {True: ("✓", "yes"), False: ("✗", "no"), None: ("–", "not run")}
-
-
-def verdict_rows(verdicts: list[Verdict]) -> list[dict[str, Any]]:
-    """Return the claims for the template, each with its parts."""
-    return [
-        {
-            "verdict": verdict,
-            "mark": SIGNS[verdict.word][0],
-            "kind": SIGNS[verdict.word][1],
-            "parts": [(*HOLDS[part.holds], part) for part in verdict.parts],
-        }
-        for verdict in verdicts
-    ]
+"""The sign of a part of a claim, and what it means."""
 
 
 def _facts(problem: Problem) -> dict[str, str]:
