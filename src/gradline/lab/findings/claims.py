@@ -15,6 +15,8 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
+from gradline.lab.tools.formatting import plural
+
 SEEDS = 10
 """Runs of the paper that differ in nothing but chance."""
 
@@ -112,25 +114,22 @@ class Evidence:
         budget = self._budget if self._budget in budgets else max(budgets)
         found = [runs[runs["budget"] == budget] for runs in found]
         holds, seen = decide(*found)
-        seeds = min(int(group["seed"].nunique()) for runs in found for _, group in _settings(runs))
+        by = ["problem", "batch_size"]
+        seeds = min(int(runs.groupby(by, observed=True)["seed"].nunique().min()) for runs in found)
         return Part(
             statement=statement,
             paper=paper,
             holds=bool(holds),
             seen=seen,
-            runs=f"{seeds} {'seed' if seeds == 1 else 'seeds'}, {budget:,} evaluations",
+            runs=f"{plural(seeds, 'seed')}, {budget:,} evaluations",
             short=budget < self._budget or seeds < SEEDS,
         )
 
     def _of(self, setting: Setting) -> pd.DataFrame:
-        chosen = self._runs[self._runs["method"] == setting.method]
-        if setting.batch_size is not None:
-            chosen = chosen[chosen["batch_size"] == setting.batch_size]
-        return chosen if setting.problem is None else chosen[chosen["problem"] == setting.problem]
-
-
-def _settings(runs: pd.DataFrame) -> Iterator[tuple[object, pd.DataFrame]]:
-    return iter(runs.groupby(["problem", "batch_size"], observed=True))
+        chosen = self._runs
+        for name, value in setting._asdict().items():
+            chosen = chosen if value is None else chosen[chosen[name] == value]
+        return chosen
 
 
 class Claim(NamedTuple):
@@ -139,7 +138,6 @@ class Claim(NamedTuple):
     number: int
     text: str
     problems: tuple[str, ...]
-    """None: all problems."""
     budget: int
     statements: Callable[[Evidence], Iterator[Part]]
 
@@ -151,8 +149,8 @@ def claims(runs: pd.DataFrame) -> list[Verdict]:
     plain = _plain(runs)
     verdicts = []
     for claim in CLAIMS:
-        relevant = plain[plain["problem"].isin(claim.problems)] if claim.problems else plain
-        verdicts.append(Verdict(claim.number, claim.text, tuple(claim.statements(Evidence(relevant, claim.budget)))))
+        evidence = Evidence(plain[plain["problem"].isin(claim.problems)], claim.budget)
+        verdicts.append(Verdict(claim.number, claim.text, tuple(claim.statements(evidence))))
     return verdicts
 
 
