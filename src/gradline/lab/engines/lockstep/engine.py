@@ -72,7 +72,7 @@ class Lockstep:
         return self._evaluations + sum(row.driver.evaluations for group in self._groups for row in group.rows)
 
     def advance(self) -> None:
-        """One round: one evaluation for each run, or some where the network is large."""
+        """Make one evaluation of each run; `ROUNDS` evaluations if the network is large."""
         with torch.inference_mode():
             for group in self._groups:
                 begin = time.perf_counter()
@@ -153,7 +153,7 @@ class Lockstep:
         return Points.at(starts, self._layers)
 
     def _capacity(self, size: int) -> int:
-        """How many rows with batches of a size go together."""
+        """Return the number of rows with batches of a size that fit into `CACHE`."""
         if self._layers.large:
             return 1
         numbers = 4 * self._layers.width + 2 * size * (sum(self._layers.sizes) + len(self._layers.sizes))

@@ -31,7 +31,7 @@ class Factors:
 
     @classmethod
     def of(cls, seen: Pass) -> Factors:
-        """Copy those of an evaluation, whose workspace the next one uses."""
+        """Copy the factors of an evaluation, whose workspace the next evaluation overwrites."""
         return cls(*([_samples_first(part) for part in parts] for parts in (seen.inputs, seen.deltas)))
 
     def dot(self, other: Factors) -> float:

@@ -25,9 +25,10 @@ class Group:
         self.seconds = 0.0  # of each row that is there
         self._layers = layers
         self._measures = measures
-        self._look()
+        self._note_rows()
 
-    def _look(self) -> None:
+    def _note_rows(self) -> None:
+        """Note whether a row observes values, and whether all batches have one size."""
         self._valued = any(row.valued for row in self.rows)
         self._one_size = all(row.directions is None for row in self.rows)
 
@@ -36,7 +37,7 @@ class Group:
             self._measures.add(row.run, row.table, point, float("nan"))
 
     def round(self) -> list[Row]:
-        """Evaluate every row where it wants to look, and tell it. Returns the rows that have finished."""
+        """Evaluate every row at its step, pass the results to its search, and return the rows that have finished."""
         rows, points = self.rows, self.points
         points.go([row.driver.step for row in rows])
         passes = [(places, self._evaluate(places, number)) for number, places in enumerate(self._by_size())]
@@ -49,7 +50,7 @@ class Group:
         return self._leave()
 
     def _by_size(self) -> list[Sequence[int]]:
-        """The places of rows whose next batches have one size."""
+        """Return the places of the rows, grouped by the sizes of their next batches."""
         if self._one_size:
             return [range(len(self.rows))]
         by_size: dict[tuple[int, bool], list[int]] = {}
@@ -59,7 +60,7 @@ class Group:
         return list(by_size.values())
 
     def _evaluate(self, places: Sequence[int], number: int) -> Pass:
-        """One evaluation of rows whose batches have one size."""
+        """Evaluate rows whose batches have one size."""
         rows = [self.rows[place] for place in places]
         if rows[0].source.whole:
             samples = self._layers.whole(len(rows))
@@ -75,7 +76,7 @@ class Group:
     def _tell(
         self, places: Sequence[int], measured: list[tuple[float, float]], values: Sequence[float | None], seen: Pass
     ) -> list[int]:
-        """Tell rows what was seen, begin new searches; returns those whose point and gradient are the new origin."""
+        """Pass observations to rows and begin new searches; return the places whose point and gradient are accepted."""
         begin: list[int] = []  # places in `places`
         taken: list[int] = []
         ended: set[int] = set()
@@ -115,7 +116,7 @@ class Group:
         values: Sequence[float | None],
         seen: Pass,
     ) -> list[int]:
-        """Begin searches from this evaluation; returns the places that have a new gradient only."""
+        """Begin searches from this evaluation; return the places that have a new gradient at the same point."""
         variances = self._variances([number for number in begin if self.rows[places[number]].noisy], places, seen)
         fresh = []
         for number in begin:
@@ -133,7 +134,7 @@ class Group:
         return fresh
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
-        """The variances of value and slope along the new directions."""
+        """Return the variances of value and slope along the new directions, by number in `places`."""
         found: dict[int, tuple[float, float]] = {}
         for diagonal in (True, False):
             numbers = [number for number in noisy if self.rows[places[number]].run.diagonal is diagonal]
@@ -152,7 +153,7 @@ class Group:
         return found
 
     def _end(self, row: Row, place: int, record: Record[Any, Any], *, moved: bool) -> None:
-        """Note the end of a search, before anything is taken: x0 and g0 are still those it began from."""
+        """Record the end of a search and measure if due; x0 and g0 are still those that it began from."""
         if row.end(record):
             angle = float("nan")
             if row.run.angle and record.transcript:
@@ -167,5 +168,5 @@ class Group:
             if stay:
                 assert isinstance(self.points, Points)
                 self.points.keep(stay)
-            self._look()
+            self._note_rows()
         return done

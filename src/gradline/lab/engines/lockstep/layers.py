@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -30,20 +30,20 @@ if TYPE_CHECKING:
     from gradline.lab.engines.lockstep.factored import Along
 
 CHUNK = 2**22
-"""Passes over all samples go in pieces of about so many activations of one layer."""
+"""Activations of one layer that a pass over all samples computes at once, about."""
 LARGE = 2**20
-"""Bytes of parameters from which on a network is large."""
+"""Bytes of parameters above which a network is large."""
 ALIGNED = 64
-"""Bytes of a row of memory."""
+"""Bytes of a cache line."""
 VECTORS = 32
-"""Numbers that torch computes at once, at most: two vectors of 16."""
+"""Most numbers that torch computes by one vectorized operation: two vectors of 16."""
 ASIDE = -1
-"""The number of passes that are no evaluations."""
+"""Number of the workspace of passes that are not counted as evaluations."""
 
 
 @dataclass(slots=True)
 class Pass:
-    """What one evaluation of n rows left behind: activations before each layer and gradients after it (of the mean)."""
+    """Results of one evaluation of n rows: inputs of each layer, and gradients of the mean loss at its outputs."""
 
     inputs: list[Tensor]
     deltas: list[Tensor]
@@ -51,7 +51,7 @@ class Pass:
 
     @property
     def size(self) -> int:
-        """Samples of each row."""
+        """Number of samples of each row."""
         return self.deltas[0].shape[2]
 
     def only(self, rows: Sequence[int]) -> Pass:
@@ -65,8 +65,20 @@ class Pass:
         )
 
 
+class Workspace(NamedTuple):
+    """Buffers that evaluations of one shape use again and again."""
+
+    samples: Tensor
+    """The samples of the batches, one after another."""
+    hidden: list[Tensor]
+    """The activations of each hidden layer."""
+
+
 class Layers:
-    """A problem's network and data. `width` is the length of a row's vector, and `large` that it is better alone."""
+    """A problem's network and data.
+
+    `width` is the number of parameters of a row, padding included. `large` networks are evaluated one row at a time.
+    """
 
     def __init__(self, problem: Network, data: DataSet) -> None:
         self.problem = problem
@@ -83,11 +95,11 @@ class Layers:
         sigmoid = problem.activation is Activation.SIGMOID
         self._squash: Any = torch.sigmoid if sigmoid else torch.tanh
         self._squash_back: Any = torch.ops.aten.sigmoid_backward if sigmoid else torch.ops.aten.tanh_backward
-        self._spaces: dict[tuple[int, int, int], _Space] = {}
+        self._workspaces: dict[tuple[int, int, int], Workspace] = {}
         self._data = data
 
     def _table(self, inputs: NDArray[Any], targets: NDArray[Any]) -> Tensor:
-        """Samples as rows [inputs, 1, targets]: a batch is gathered in one go."""
+        """Return samples as rows [inputs, 1, targets], so that a batch is gathered by one call."""
         table = torch.zeros(len(inputs), self._columns[0] + targets.shape[1], dtype=self.dtype)
         table[:, : inputs.shape[1]] = torch.from_numpy(np.asarray(inputs))
         table[:, inputs.shape[1]] = 1.0
@@ -95,7 +107,7 @@ class Layers:
         return table
 
     def start(self, problem: Network, seed: int) -> Tensor:
-        """The parameters at the start of a run."""
+        """Return the initial parameters of a run."""
         point = torch.zeros(1, self.width, dtype=self.dtype)
         given = initial_weights(problem, self._data, seed)
         for block, weight, bias in zip(self.views(point), given[::2], given[1::2], strict=True):
@@ -104,7 +116,7 @@ class Layers:
         return point[0]
 
     def views(self, vectors: Tensor) -> list[Tensor]:
-        """The layers' blocks [W | b] of n parameter vectors."""
+        """Return the layers' blocks [W | b] of n parameter vectors, as views."""
         blocks, begin = [], 0
         for columns, after in zip(self._columns, self.sizes[1:], strict=True):
             end = begin + columns * after
@@ -113,13 +125,13 @@ class Layers:
         return blocks
 
     def gather(self, indices: Tensor, rows: int, number: int = 0) -> Tensor:
-        """The samples of all rows' batches, (n, B, columns). They stay until the next of this shape and number."""
-        space = self._space(rows, len(indices) // rows, number)
+        """Return the samples of all rows' batches, (n, B, columns), in the workspace with a number."""
+        space = self._workspace(rows, len(indices) // rows, number)
         torch.index_select(self.train, 0, indices, out=space.samples)
         return space.samples.view(rows, -1, self.train.shape[1])
 
     def whole(self, rows: int) -> Tensor:
-        """All training samples for each row, without a copy."""
+        """Return all training samples for each row, without a copy."""
         return self.train.expand(rows, *self.train.shape)
 
     def evaluate(
@@ -132,16 +144,22 @@ class Layers:
         number: int = 0,
         along: Along | None = None,
     ) -> Pass:
-        """The gradients of the mean losses at n points on n batches, into `gradients`; with the losses, if asked.
+        """Compute the gradients of the mean losses of n rows, each at its point on its batch.
 
-        Points and gradients come as their blocks, see `views`. What it returns stands until the next evaluation of this
-        shape and number: passes that are needed at the same time have different ones. With `along` the points are at a
-        step from `weights`; without `gradients` what is returned has their factors.
+        The result is valid until the next evaluation of the same shape with the same workspace.
+
+        Args:
+            weights: the points, as blocks (see `views`).
+            samples: the batches, (n, B, columns).
+            gradients: the blocks to write the gradients to; `None`: the result has their factors.
+            values: whether to compute the losses too.
+            number: of the workspace. Passes whose results are needed at the same time have different ones.
+            along: the points are a step away from `weights`.
         """
         rows = len(weights[0])
         size = samples.shape[1]
-        inputs, z, targets = self._forward(weights, samples, self._space(rows, size, number).hidden, along)
-        z, targets = self._filled(z), self._filled(targets)
+        inputs, z, targets = self._forward(weights, samples, self._workspace(rows, size, number).hidden, along)
+        z, targets = self._padded(z), self._padded(targets)
         losses = self.criterion.values(z, targets, 1)[:, :size] if values else None
         delta = self.criterion.deltas(z, targets, 1)[:, :, :size].mul_(1.0 / size).to(self.dtype)
         deltas = [delta]
@@ -177,34 +195,34 @@ class Layers:
         return inputs, z, table[:, self._columns[0] :]
 
     def _product(self, weights: Tensor, activations: Tensor) -> Tensor:
-        """Units × samples, with samples first in memory where that is better."""
+        """Return weights times activations, units × samples; for large networks with samples first in memory."""
         if self.large:
             return torch.bmm(activations.transpose(1, 2), weights.transpose(1, 2)).transpose(1, 2)
         return torch.bmm(weights, activations)
 
-    def _filled(self, outputs: Tensor) -> Tensor:
-        """Outputs or targets with samples of zeros up to whole vectors of the processor.
+    def _padded(self, outputs: Tensor) -> Tensor:
+        """Return outputs or targets, padded by samples of zeros to a multiple of `VECTORS`.
 
-        Torch computes exponentials and logarithms of what is left over by other instructions, which round otherwise;
-        and what is left over at a tensor's end would be other samples of other rows as rows come and go.
+        Torch computes exponentials and logarithms of a tensor's last few numbers by other instructions, which round
+        otherwise. Without padding, these would belong to other samples whenever the number of rows changes.
         """
         over = -outputs.shape[2] % VECTORS
         return outputs if self.large or over == 0 else torch.nn.functional.pad(outputs, (0, over))
 
-    def rooms(self, rows: int, size: int) -> list[Tensor]:
-        """Room for hidden activations, with the 1 that carries the bias."""
-        rooms = []
+    def _hidden(self, rows: int, size: int) -> list[Tensor]:
+        """Return buffers for hidden activations, with the 1 that carries the bias."""
+        buffers = []
         for units, columns in zip(self.sizes[1:-1], self._columns[1:], strict=True):
             shape = (rows, size, columns) if self.large else (rows, columns, size)
-            room = torch.zeros(shape, dtype=self.dtype)
-            rooms.append(room.transpose(1, 2) if self.large else room)
-            rooms[-1][:, units] = 1.0
-        return rooms
+            buffer = torch.zeros(shape, dtype=self.dtype)
+            buffers.append(buffer.transpose(1, 2) if self.large else buffer)
+            buffers[-1][:, units] = 1.0
+        return buffers
 
     def slope_variances(self, seen: Pass, g: Tensor | None, *, diagonal: bool) -> Tensor:
-        """The variances of the mean slopes along each row's own gradient, (n,): exact, or Σ g_i² var g_i.
+        """Return the variances of the mean slopes along each row's own gradient, (n,): exact, or Σ g_i² var g_i.
 
-        Without `g`, the gradient that the pass has left, it is computed from the pass.
+        `g` has the gradients of the pass; `None`: they are computed from the pass.
         """
         size, rows = seen.size, len(seen.deltas[0])
         blocks = [None] * len(seen.deltas) if g is None else self.views(g)
@@ -231,7 +249,7 @@ class Layers:
         return variances_of_means(slopes.mul_(size))
 
     def measure(self, points: Tensor, table: Tensor) -> list[list[float]]:
-        """Mean loss and part of wrong classes on the samples of a table, for n points."""
+        """Return mean loss and share of wrong classes on the samples of a table, for n points."""
         weights, count = self.views(points), len(table)
         if count == 0:
             return [[float("nan")] * 2 for _ in points]
@@ -240,18 +258,18 @@ class Layers:
         for part in torch.split(table, step):
             samples = part[:, : self._columns[0]].t()
             z = self._product(weights[0], samples.expand(len(points), *samples.shape))
-            for weight, room in zip(weights[1:], self._space(len(points), len(part), ASIDE).hidden, strict=True):
+            for weight, room in zip(weights[1:], self._workspace(len(points), len(part), ASIDE).hidden, strict=True):
                 self._squash(z, out=room[:, : z.shape[1]])
                 z = self._product(weight, room)
             targets = part[:, self._columns[0] :].t()
-            losses = self.criterion.values(self._filled(z), self._filled(targets[None]), 1)[:, : len(part)]
+            losses = self.criterion.values(self._padded(z), self._padded(targets[None]), 1)[:, : len(part)]
             total[0] += losses.sum(dim=1, dtype=torch.float64)
             total[1] += (largest(z, 1) != largest(targets, 0)).sum(dim=1)
         pairs: list[list[float]] = total.div_(count).t().tolist()
         return pairs
 
     def full_gradient(self, point: Tensor) -> Tensor:
-        """The gradient of the mean loss on all training samples at one point, (P,), in float64."""
+        """Return the gradient of the mean loss on all training samples at one point, (P,), in float64."""
         total = torch.zeros(1, self.width, dtype=torch.float64)
         part = torch.empty(1, self.width, dtype=self.dtype)
         for table in torch.split(self.train, max(1, CHUNK // max(self.sizes))):
@@ -259,39 +277,41 @@ class Layers:
             total.add_(part, alpha=len(table) / len(self.train))
         return total[0]
 
-    def _space(self, rows: int, size: int, number: int) -> _Space:
+    def _workspace(self, rows: int, size: int, number: int) -> Workspace:
+        """Return the workspace with a number for `rows` rows with batches of `size` samples."""
         key = rows, size, number
-        if key not in self._spaces:
-            if len(self._spaces) >= 64:  # numbers of rows and samples that come by turns
-                self._spaces.clear()
-            self._spaces[key] = _Space(self, rows, size)
-        return self._spaces[key]
+        if key not in self._workspaces:
+            if len(self._workspaces) >= 64:  # of shapes that do not come again
+                self._workspaces.clear()
+            samples = torch.empty(rows * size, self.train.shape[1], dtype=self.dtype)
+            self._workspaces[key] = Workspace(samples, self._hidden(rows, size))
+        return self._workspaces[key]
 
 
 def variances_of_means(values: Tensor) -> Tensor:
-    """The variance of the mean of each row, (n,), from the values of its samples, (n, B).
+    """Return the variance of the mean of each row, (n,), from the values of its samples, (n, B).
 
-    What `torch.var` rounds depends on the number of rows.
+    It does not call `torch.var`, whose rounding depends on the number of rows.
     """
     size = values.shape[1]
     return (values - values.mean(dim=1, keepdim=True)).square_().sum(dim=1).div_(size * (size - 1))
 
 
 def _select(part: Tensor, rows: Tensor) -> Tensor:
-    """Some of the rows, laid out in memory as they were: products of another layout round otherwise."""
+    """Return some of the rows in the same memory layout: products of another layout round otherwise."""
     if part.stride(1) == 1:
         return part.transpose(1, 2).index_select(0, rows).transpose(1, 2)
     return part.index_select(0, rows)
 
 
 def _products(left: Tensor, right: Tensor) -> Tensor:
-    """The sum of the products of all numbers of each row."""
+    """Return the inner product of both tensors for each row, (n,)."""
     products: Tensor = torch.linalg.vecdot(left.flatten(1), right.flatten(1))
     return products
 
 
 def _fourth_powers(a: Tensor, delta: Tensor) -> Tensor:
-    """B Σ g² (δ²) (a²)ᵀ - Σ g⁴ of g = δ aᵀ, summed over all entries, (n,): without g, from pairs of the B samples.
+    """Return B Σ g² (δ²) (a²)ᵀ - Σ g⁴ of g = δ aᵀ, summed over all entries, (n,), from pairs of samples without g.
 
     g² is a sum over pairs k, l of δ_k δ_l a_k a_l, so both sums are over products of pairs with pairs. Pairs k < l
     count twice.
@@ -305,20 +325,3 @@ def _fourth_powers(a: Tensor, delta: Tensor) -> Tensor:
     products = left.mul_(right)
     found: Tensor = (products @ (size * same.to(a.dtype) - weights)) @ weights
     return found
-
-
-class _Space:
-    """Room for the samples and hidden activations of n rows with batches of B, used again and again."""
-
-    def __init__(self, layers: Layers, rows: int, size: int) -> None:
-        self._layers, self._shape = layers, (rows, size)
-        self.hidden = layers.rooms(rows, size)
-        self._samples: Tensor | None = None
-
-    @property
-    def samples(self) -> Tensor:
-        """Room for samples; whoever looks at the data itself needs none."""
-        if self._samples is None:
-            rows, size = self._shape
-            self._samples = torch.empty(rows * size, self._layers.train.shape[1], dtype=self._layers.dtype)
-        return self._samples

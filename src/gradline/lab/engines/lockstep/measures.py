@@ -57,7 +57,7 @@ class Measures:
             table.fill(place, (*on_train, *on_test))
 
     def angle(self, point: Tensor, gradient: Tensor) -> float:
-        """The angle between a gradient and that of all samples at the same point."""
+        """Return the angle between a gradient and that of all samples at the same point, in radians."""
         return angle_between(gradient.double(), self._layers.full_gradient(point))
 
     def state_dict(self) -> dict[str, Any]:

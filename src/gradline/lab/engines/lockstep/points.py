@@ -16,7 +16,7 @@ from gradline.lab.engines.lockstep.layers import Layers, Pass
 
 
 class Points:
-    """Four vectors for each row. Where all rows accept what was evaluated, the roles change and nothing is copied."""
+    """Four vectors for each row. If all rows accept their points, x0 and x (and g0 and g) swap roles without a copy."""
 
     def __init__(self, tensor: Tensor, layers: Layers, side: int = 0) -> None:
         self._tensor = tensor  # (points or gradients, one side or the other, rows, parameters)
@@ -27,7 +27,7 @@ class Points:
 
     @classmethod
     def at(cls, starts: Sequence[Tensor], layers: Layers) -> Points:
-        """Rows at their starts, with no gradient yet."""
+        """Return rows at their initial parameters, without gradients."""
         tensor = torch.zeros(2, 2, len(starts), len(starts[0]), dtype=starts[0].dtype)
         for row, start in enumerate(starts):
             tensor[0, 0, row] = start
@@ -63,7 +63,7 @@ class Points:
         torch.add(self.x0[row], self.g0[row], alpha=-fitting(step, self.x.dtype), out=self.x[row])
 
     def measure(self) -> list[tuple[float, float]]:
-        """The slope along -g0 and the squared length of g, for each row."""
+        """Return the slope along -g0 and the squared length of g, for each row."""
         # A product of its own for each row: what a matrix product rounds depends on the row's neighbours and column.
         products = torch.linalg.vecdot(self._tensor[1], self.g).tolist()
         slopes, squares = products[self._side], products[1 - self._side]
@@ -75,7 +75,7 @@ class Points:
         return measured
 
     def _closer(self, row: int) -> tuple[float, float]:
-        """The same in float64: squares overflow and underflow long before lengths do."""
+        """Return the same for one row, computed in float64: squares overflow and underflow long before lengths do."""
         g = self.g[row].double()
         return -float(torch.dot(self.g0[row].double(), g)), float(torch.dot(g, g))
 
@@ -103,5 +103,5 @@ class Points:
 
 
 def fitting(step: float, dtype: torch.dtype) -> float:
-    """The step, or infinity where it is beyond the precision: torch refuses such numbers."""
+    """Return the step, or infinity if it exceeds the range of the dtype, which torch refuses."""
     return step if step <= torch.finfo(dtype).max else math.inf

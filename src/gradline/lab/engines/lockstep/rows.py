@@ -28,7 +28,7 @@ ORIGIN, PROBE, _ = Phase  # a module's names are found faster than an enum's, an
 
 
 class Row:
-    """One run: what it is told and what it asks for."""
+    """One run: its driver, its batches and its table."""
 
     __slots__ = ("budget", "directions", "drawn", "driver", "ends_in_stall", "noisy", "over", "probes", "reuse", "run",
                  "static", "table", "valued")  # fmt: skip
@@ -56,7 +56,7 @@ class Row:
 
     @property
     def spent(self) -> bool:
-        """Whether the budget is spent. The search under way is ended all the same."""
+        """Whether the budget is spent; a search in progress is finished nevertheless."""
         return self.driver.evaluations >= self.budget
 
     @property
@@ -103,7 +103,7 @@ class Row:
         return self.driver.begin(Origin(seen, norm), zero_direction=norm == 0.0, early=early)
 
     def end(self, record: Record[Any, Any]) -> bool:
-        """Note a search that has ended; says whether this is a point to measure at."""
+        """Record a search that has ended; return whether to measure at this point."""
         self.table.add(self.driver.evaluations, len(record.transcript), record.origin, record.outcome)
         self.over = self.spent or (self.ends_in_stall and stuck(record))
         return self.table.due(self.driver.evaluations) or self.over
