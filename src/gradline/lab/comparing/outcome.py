@@ -105,7 +105,7 @@ class Outcome:
         return said
 
     def _grids(self) -> dict[str, list[Row]]:
-        """Rows of methods that are points of a grid of learning rates, by the grid, where it has several."""
+        """Return the rows of grids of learning rates, by the name of the grid; grids of one row are left out."""
         found: dict[str, list[Row]] = {}
         for row in self.rows:
             method = METHODS[row.method]

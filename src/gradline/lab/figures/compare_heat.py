@@ -17,14 +17,14 @@ from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
 
 DARKEST = 4.0
-"""Decades behind the best, from which on all is of the same colour."""
+"""Decades behind the best at which the colour scale ends."""
 GAMMA = 0.5
-"""Of the colours: near the best, small differences show."""
+"""Exponent of the colour scale; below 1 it shows small differences near the best."""
 TICKS = (1.0, 1.1, 1.5, 2.0, 5.0, 10.0, 100.0, 1e4)
 RULE = 4.0
 """Points between the cells and the line under a problem's name."""
 GAP = 0.45
-"""Between problems, in cells; between those for tuning and those held out there are two."""
+"""Space between two problems, in cells; twice as much between problems for tuning and held-out ones."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +55,7 @@ def heat_data(comparison: Comparison) -> Heat:
 
 
 def draw_heat(data: Heat, inks: Inks = LIGHT) -> style.Figure:
-    """A row for each method, a column for each setting; a dot where it is the best, a cross where it failed."""
+    """Draw a row for each method and a column for each setting, with dots at the best and crosses at failures."""
     colours = style.matplotlib("colors")
     left = _places(data)
     with style.settings(inks):
@@ -85,7 +85,7 @@ def draw_heat(data: Heat, inks: Inks = LIGHT) -> style.Figure:
 
 
 def _places(data: Heat) -> Array:
-    """The left edge of each column."""
+    """Return the left edge of each column, in cells."""
     edges, x = [], 0.0
     for place, column in enumerate(data.columns):
         before = data.columns[place - 1] if place else column
@@ -130,6 +130,6 @@ def _name_columns(axis: style.Axes, data: Heat, left: Array, inks: Inks) -> None
 
 
 def _above(axis: style.Axes, text: str, x: float, points: float, **options: Any) -> None:
-    """Text so many points above the rows, however high they are."""
+    """Write text above the rows, at a distance in points."""
     where = {"ha": "center", "va": "bottom", "annotation_clip": False, "textcoords": "offset points"}
     axis.annotate(text, (x, 0.0), xytext=(0.0, points), **{**where, **options})

@@ -37,7 +37,7 @@ MEASURES = {
 FARTHEST = 64.0
 """The largest ratio that is shown."""
 ABOVE = 1.5
-"""A line may go so many times as high as the highest start; one that explodes would hide all others."""
+"""Top of a panel over the highest start: a line that explodes would hide all others."""
 COLUMNS = 3
 
 
@@ -70,7 +70,7 @@ def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str
 
 
 def draw_profile(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
-    """One panel: a step line for each method, with its name at the right end, the highest first."""
+    """Draw one panel: a step line for each method, with its name at the right end."""
     known = styles(list(data.corners), inks)
     with style.settings(inks):
         figure, axes = style.panels(1, 1, height=4.4)
@@ -174,9 +174,9 @@ def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
 
 
 def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
-    """A panel for each setting and measure, with a line for each method, and of gradline's the range over seeds.
+    """Draw a panel for each setting and measure: a line for each method, and the range over seeds of gradline's.
 
-    Nothing is infinite there, and what explodes leaves the panel at its top.
+    Infinite values are left out, and lines that explode leave the panel at its top.
     """
     panels = list(dict.fromkeys((losses.setting, losses.measure) for losses in data))
     known = styles(list(dict.fromkeys(losses.method for losses in data)), inks)
@@ -210,7 +210,7 @@ def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
 
 
 def _scale(axis: style.Axes, here: Sequence[Losses]) -> None:
-    """The axes of a panel: from the lowest line to the highest, if that is not too far above where they began."""
+    """Set the axes of a panel: from the lowest line to the highest, but at most `ABOVE` times the highest start."""
     middles = np.concatenate([losses.band.middle for losses in here])
     starts = [losses.band.middle[0] for losses in here if np.isfinite(losses.band.middle[0])]
     roof = ABOVE * max(starts, default=math.inf)

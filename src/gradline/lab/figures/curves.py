@@ -1,4 +1,4 @@
-"""Curves: which runs a figure shows, one measure of the runs of one setting together, and what is in their middle.
+"""Curves of runs: selecting runs for a figure, gathering those of a setting, and their means and medians.
 
 Where a mean is over runs of different lengths in iterations, it ends with the shortest (the paper's "lowest common
 number of iterations"). On logarithmic scales means and deviations are those of the logarithms, and `NUGGET` is added to
@@ -40,11 +40,18 @@ def select(
     angled: bool = False,
     any_of: Sequence[str] = (),
 ) -> list[Trace]:
-    """The runs of a figure: of each problem those of one budget and variant, which most runs have; each seed once.
+    """Return the runs of a figure: for each problem those with the most frequent budget and variant, each seed once.
 
-    A directory may hold more than one study. Where two budgets have as many runs, the larger one is taken. Runs with
-    `directions` had batches of their own for directions, and of `angled` ones the angle was measured. Without a run of
-    a method in `any_of` there is nothing to show, and their budget counts.
+    A directory may hold more than one study. Of two equally frequent budgets the larger one is taken.
+
+    Args:
+        runs: the runs of a directory.
+        problems: the names of problems to show, in order.
+        methods: the names of methods to show, in order.
+        sampling: the kinds of sampling to show.
+        directions: select runs with separate batches for directions; `False`: runs without.
+        angled: select runs whose angles were measured; `False`: the others.
+        any_of: methods whose runs decide the budget; a problem without runs of any of them is left out.
     """
     wanted = [
         run
@@ -71,7 +78,7 @@ def select(
 
 
 def missing(what: str, study: str) -> MissingRuns:
-    """What to say where a figure has no runs."""
+    """Return the error for a figure without runs."""
     return MissingRuns(f"{what} is left out: it needs runs of the study {study} (gradline run {study})")
 
 
@@ -87,7 +94,7 @@ class Measure(NamedTuple):
     logarithmic: bool = True
     nugget: float = 0.0
     floor: float = 0.0
-    """What is not above it has no place on a logarithmic scale."""
+    """Values that are not above it are left out on a logarithmic scale."""
 
     @property
     def against(self) -> str:
@@ -97,7 +104,7 @@ class Measure(NamedTuple):
         return self._replace(logarithmic=False)
 
     def shown(self, values: Array) -> Array:
-        """The values as they are drawn: with the nugget, and NaN where a logarithmic scale has no place for them."""
+        """Return values as drawn: on a logarithmic scale with the nugget added, and NaN if not above the floor."""
         if not self.logarithmic:
             return np.where(np.isfinite(values), values, np.nan)
         moved = values + self.nugget
@@ -145,7 +152,7 @@ def setting_of(run: Trace | Curve) -> Setting:
 
 
 def gather(runs: Sequence[Trace], measures: Iterable[Measure]) -> tuple[Curve, ...]:
-    """The runs of each setting together, measure by measure."""
+    """Return a curve for each measure and setting."""
     settings: dict[Setting, list[Trace]] = {}
     for run in runs:
         settings.setdefault(setting_of(run), []).append(run)
@@ -168,7 +175,7 @@ def _rows(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
 
 
 def _common(curve: Curve) -> tuple[Array, Array]:
-    """As far as all runs go (a value that is not there beyond a run's end is NaN in every later place)."""
+    """Return x and values up to the end of the shortest run, where x is iterations."""
     if curve.measure != "step":
         return curve.x, curve.runs
     ends = [np.flatnonzero(~np.isnan(row)) for row in curve.runs]
@@ -177,7 +184,7 @@ def _common(curve: Curve) -> tuple[Array, Array]:
 
 
 def cloud(curve: Curve, measure: Measure) -> Band:
-    """The mean over seeds, and one standard deviation to each side; on a logarithmic scale, those of logarithms."""
+    """Return mean and standard deviation over seeds; on a logarithmic scale, those of logarithms."""
     x, rows = _common(curve)
     shown = measure.shown(rows)
     if measure.logarithmic:
@@ -189,7 +196,7 @@ def cloud(curve: Curve, measure: Measure) -> Band:
 
 
 def quantiles(curve: Curve, measure: Measure) -> Band:
-    """The median over seeds, and quartiles."""
+    """Return the median over seeds, and the quartiles."""
     x, rows = _common(curve)
     return Band(x, *pd.DataFrame(measure.shown(rows)).quantile([0.5, 0.25, 0.75]).to_numpy())
 
@@ -213,7 +220,7 @@ class Curves:
     """What the whole study has; `notes` compares the curves with it."""
 
     def of(self, **wanted: Any) -> list[Curve]:
-        """The curves whose fields are as asked for: equal, or one of a tuple."""
+        """Return the curves whose fields have the given values, or one of the values in a tuple."""
 
         def fits(value: Any, wish: Any) -> bool:
             return value in wish if isinstance(wish, tuple) else bool(value == wish)
@@ -227,7 +234,7 @@ class Curves:
         return Curves(tuple(self.of(problem=problems)), planned)
 
     def notes(self) -> list[str]:
-        """What is not as in the whole study: methods and batch sizes without runs, fewer seeds, fewer evaluations."""
+        """Return what is missing of the whole study: methods, batch sizes, seeds, evaluations."""
         shown = {(curve.problem, curve.method, curve.batch_size): curve for curve in self.curves}
         problems = self.values_of("problem")
         planned = [one for one in self.planned if one.problem in problems]
@@ -250,7 +257,7 @@ class Curves:
         return notes
 
     def values_of(self, name: str) -> list[Any]:
-        """The different values of a field, in their order."""
+        """Return the different values of a field, in their order."""
         return list(dict.fromkeys(getattr(curve, name) for curve in self.curves))
 
 

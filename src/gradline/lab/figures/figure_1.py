@@ -105,7 +105,7 @@ def data(*, training: int = 200, points: int = 51, updates: int = 12) -> Data:
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """Contours of the loss, and the three paths."""
+    """Draw contours of the loss, and the three paths."""
     with style.settings(inks):
         figure, ((axis,),) = style.panels(1, 1, height=5.0, width=5.6)
         levels = np.quantile(data.values, np.linspace(0.0, 1.0, 14))

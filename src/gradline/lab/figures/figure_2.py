@@ -76,7 +76,7 @@ def _surface(values: Array, slopes: Array) -> Surface:
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """Surfaces above; below, from above, with what would be taken for an optimum."""
+    """Draw surfaces in the upper row; in the lower row maps of them, with minima and sign changes marked."""
     with style.settings(inks):
         figure: Any = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 6.0), layout="constrained")
         grid = figure.add_gridspec(2, 3, height_ratios=[1.15, 1.0])
@@ -126,7 +126,7 @@ def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> 
 
 
 def _marks(axis: style.Axes, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
-    """What would be taken for an optimum."""
+    """Mark minima and sign changes, which a search would take for optima."""
     ink, net = LIGHT.text, LIGHT.orange  # on the colours of the surface, whatever the page
     for number, surface in enumerate(surfaces):
         rows, columns = np.nonzero(surface.sign_changes)

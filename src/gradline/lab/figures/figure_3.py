@@ -78,7 +78,7 @@ def data(*, points: int = 100, spacing: float = 0.002) -> Data:
 
 
 def _root(steps: Array, slopes: Array) -> float:
-    """Where the slope first changes sign from - to +, by a straight line between two steps; NaN if nowhere."""
+    """Return the first sign change of the slope from - to +, interpolated between two steps; NaN if there is none."""
     crossed = np.flatnonzero((slopes[:-1] <= 0.0) & (slopes[1:] > 0.0))
     if not crossed.size:
         return float("nan")
@@ -98,7 +98,7 @@ def _inside(steps: Array, spacing: float, ball: tuple[float, float]) -> Array:
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """Values left and slopes right; static above, dynamic in the middle, the slopes near B_ε below."""
+    """Draw values left and slopes right; static above, dynamic in the middle, the slopes near B_ε below."""
     with style.settings(inks):
         figure, axes = style.panels(3, 2, height=8.0)
         (a, b), (c, d), (e, f) = axes

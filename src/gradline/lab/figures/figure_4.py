@@ -38,7 +38,7 @@ PIECES = (
     Piece(4.1, 4.6, 0.9, 2.9),
     Piece(5.0, 2.9, 1.2, 3.1),
 )
-"""Mini-batches, so to speak: each has its own sampling error in value and slope, and rules over a part of the line."""
+"""Pieces of the function; each stands for a mini-batch with its own sampling error in value and slope."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,7 +80,7 @@ def data(*, pieces: Sequence[Piece] = PIECES, points: int = 2000) -> Data:
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """Values above, slopes in the middle, the continuous interpretation below."""
+    """Draw values above, slopes in the middle, the continuous function below."""
     with style.settings(inks):
         figure, axes = style.panels(3, 1, height=5.6, width=5.0, sharex=True)
         top, middle, bottom = axes[:, 0]

@@ -81,7 +81,7 @@ def data(*, reach: float = 10.0, points: int = 51, batch_size: int = 10, repetit
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """Values left and slopes right; all samples above, mini-batches below, each column on one scale."""
+    """Draw values left and slopes right; all samples above, mini-batches below, each column on one scale."""
     with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.2, subplot_kw={"projection": "3d"})
         x, y = np.meshgrid(data.x, data.x)

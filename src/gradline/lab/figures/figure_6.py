@@ -57,7 +57,7 @@ def data(
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """How often, over step and size: minima left, sign changes right. Below, how far apart they are."""
+    """Draw how often minima (left) and sign changes (right) are found by step and batch size; below, their spreads."""
     with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.0, height_ratios=[3, 2])
         found, sizes, spreads = data.found, list(data.found.by_size), data.found.spreads()

@@ -97,7 +97,7 @@ def _kind(record: Record[Any, Any]) -> str | None:
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """The slopes that each search saw, drawn by `gradline.plot`, on the full-batch slope."""
+    """Draw the slopes that each search observed, by `gradline.plot`, and the full-batch slope."""
     with style.settings(inks):
         figure, axes = style.panels(1, len(data.searches), height=3.7)
         for axis, name, one in zip(axes[0], "abc", data.searches, strict=False):

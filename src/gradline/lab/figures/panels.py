@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gradline.lab.findings.reading import Source
 
 REACH = (1e-16, 1e16)
-"""No logarithmic axis goes beyond: a few steps of 1e-140 would hide all others."""
+"""Widest range of a logarithmic axis: a few steps of 1e-140 would hide all others."""
 ZERO = " Errors of zero are shown at 1e-4."
 
 
@@ -194,7 +194,7 @@ def _room(data: Curves, figure: style.Figure) -> float:
 
 
 def _place(figure: style.Figure, room: float) -> None:
-    """Put the panels where they belong: they are alike, so nothing needs to be solved for, which takes long."""
+    """Set the positions of the panels, which are all alike; a layout engine would take long."""
     width, height = figure.get_size_inches()
     figure.subplots_adjust(
         left=1.0 / width,
@@ -253,7 +253,7 @@ def smooth(values: Array) -> Array:
 
 
 def set_scale(axis: style.Axes, measure: Measure, shown: Sequence[Array]) -> None:
-    """The axes: the vertical one from the lowest to the highest value shown in any panel of its row."""
+    """Set the axes: the vertical one from the lowest to the highest value shown in any panel of its row."""
     values = np.concatenate(shown) if shown else np.array([])
     values = values[np.isfinite(values)]
     axis.margins(x=0.02)

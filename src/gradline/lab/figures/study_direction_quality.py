@@ -28,12 +28,12 @@ KEYS = (METHOD, PROBLEM, BATCH)
 
 
 def data(source: Source) -> Curves:
-    """The curves of a directory, or of `gradline.lab.results`."""
+    """Return the curves of the runs of a source."""
     return curves_of(source, (ANGLE,), what="the figure of direction-quality", study=NEEDS[0], angled=True)
 
 
 def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
-    """For each problem the angle along training, above, and against the batch size, below."""
+    """Draw for each problem the angle along training, above, and against the batch size, below."""
     problems = data.values_of("problem")
     sizes = sorted(data.values_of("batch_size"))
     with style.settings(inks):

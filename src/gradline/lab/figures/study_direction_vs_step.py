@@ -37,7 +37,7 @@ class Data:
 
 
 def data(source: Source) -> Data:
-    """The medians of a directory, or of `gradline.lab.results`. NaN where there are no runs."""
+    """Return the medians of the runs of a source; NaN where there are no runs."""
     runs = select(traces(source), problems=("bcwd-netpi",), methods=("gols-i", "prls"), directions=True)
     if not runs:
         raise missing("the figure of direction-vs-step", NEEDS[0])
@@ -58,7 +58,7 @@ def data(source: Source) -> Data:
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
-    """A row for each method: training loss left, test error right, the numbers written into the fields."""
+    """Draw a row for each method: training loss left, test error right, with the numbers in the fields."""
     with style.settings(inks):
         height = 0.4 + 0.45 * len(data.direction_batch_sizes)
         figure, axes = style.panels(len(data.methods), 2, height=0.5 + len(data.methods) * (height + 0.7))
@@ -78,7 +78,7 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
 
 
 def _heat(axis: Any, values: Array, scale: Array, *, logarithmic: bool) -> None:
-    """Fields whose lightness is the value, with the value written into each."""
+    """Draw fields whose lightness is the value, with the value written into each."""
     with np.errstate(divide="ignore", invalid="ignore"):
         shade, all_shades = (np.log10(array) if logarithmic else array for array in (values, scale))
     finite = all_shades[np.isfinite(all_shades)]

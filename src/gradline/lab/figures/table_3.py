@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 
 def data(source: Source) -> tuple[Row, ...]:
-    """Count the probes of each iteration of a directory, or of `gradline.lab.results`."""
+    """Return the numbers of probes per iteration of the runs of a source."""
     counted: dict[str, list[dict[str, Any]]] = {}
     for run in select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls")):
         if run.summary["probes_max"]:

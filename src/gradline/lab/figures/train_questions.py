@@ -21,7 +21,7 @@ from gradline.plot.inks import LIGHT, Inks
 SHOWN = (OURS, UNTOUCHED, "schedule-free", "prodigy")
 """Methods without tuning that the first figure shows, as far as there are runs of them."""
 WIDEST = (0.5, 4.0)
-"""Ratios beyond are drawn at the edge."""
+"""Range of the axis; ratios beyond it are drawn at its ends."""
 TICKS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0)
 
 
@@ -36,7 +36,7 @@ class Row:
 
 
 def quality_data(training: Training) -> tuple[Row, ...]:
-    """Validation losses without tuning over those with it, of each case that has a tuned method."""
+    """Return validation losses without tuning over those with tuning, for each case with a tuned method."""
     rows = []
     for case in training.ordered:
         if case.tuned is not None:
@@ -46,7 +46,7 @@ def quality_data(training: Training) -> tuple[Row, ...]:
 
 
 def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
-    """A row for each case, a mark for each method: left of 1 where it ends lower than the tuned one."""
+    """Draw a row for each case and a mark for each method: left of 1 if it ends lower than the tuned one."""
     with style.settings(inks):
         figure, axis = _rows(data, inks)
         known = styles(list(dict.fromkeys(name for row in data for name in row.values)), inks)
@@ -83,7 +83,7 @@ class Spent:
 
 
 def compute_data(training: Training) -> tuple[Spent, ...]:
-    """Processor seconds to a validation loss that is as good as the tuned method's, of each case that has one."""
+    """Return processor seconds to a validation loss as good as the tuned method's, for each case that has one."""
     found = []
     for case in training.ordered:
         tuned, ours = case.tuned, case.entries.get(OURS)
@@ -106,7 +106,7 @@ def compute_data(training: Training) -> tuple[Spent, ...]:
 
 
 def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
-    """A row for each case: seconds with and without tuning, and a line between them."""
+    """Draw a row for each case: seconds with and without tuning, and a line between them."""
     rows = [Row(spent.case, spent.held_out, {}) for spent in data]
     with style.settings(inks):
         figure, axis = _rows(rows, inks)
@@ -137,7 +137,7 @@ def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
 
 
 def limits_data(training: Training) -> tuple[Row, ...]:
-    """Our validation loss over that of the best other method without tuning, the worst case first."""
+    """Return our validation loss over that of the best other method without tuning, the worst case first."""
     rows = []
     for case in training.cases:
         others = case.untuned()
@@ -148,7 +148,7 @@ def limits_data(training: Training) -> tuple[Row, ...]:
 
 
 def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
-    """A bar for each case from 1 to the ratio; to the right of 1 the other method is better."""
+    """Draw a bar for each case from 1 to the ratio; to the right of 1 the other method is better."""
     with style.settings(inks):
         figure, axis = _rows(data, inks, parts=False)
         look = styles([OURS], inks)[OURS]
@@ -183,7 +183,7 @@ def _within(ratio: float) -> float:
 
 
 def _rows(data: Sequence[Row], inks: Inks, *, parts: bool = True) -> tuple[style.Figure, style.Axes]:
-    """A figure with a row for each case, named at the left."""
+    """Return a figure and its axes, with a row for each case, named at the left."""
     figure, axes = style.panels(1, 1, height=1.3 + 0.21 * max(len(data), 4), width=8.4)
     axis: style.Axes = axes[0, 0]
     axis.set_ylim(len(data), 0)
@@ -211,6 +211,6 @@ def _ratio_axis(axis: style.Axes, inks: Inks) -> None:
 
 
 def _aside(axis: style.Axes, place: int, text: str, inks: Inks) -> None:
-    """Words at the right end of a row."""
+    """Write text at the right end of a row."""
     look: dict[str, Any] = {"fontsize": 6.5, "va": "center", "color": inks.text, "annotation_clip": False}
     axis.annotate(plain(text), (1.01, place + 0.5), xycoords=axis.get_yaxis_transform(), **look)

@@ -43,7 +43,7 @@ def _most_broken(runs: pd.DataFrame) -> tuple[bool, str]:
 
 
 def _lower(column: str) -> Decide:
-    """Whether the first of two methods has the lower median."""
+    """Return a rule: the first of two methods has the lower median."""
 
     def decide(first: pd.DataFrame, second: pd.DataFrame) -> tuple[bool, str]:
         values = [runs[column].astype("float64").fillna(np.inf) for runs in (first, second)]
@@ -55,7 +55,7 @@ def _lower(column: str) -> Decide:
 
 
 def _reach(column: str, low: float, high: float) -> Decide:
-    """Whether most runs reach something, the median of all within a range of evaluations."""
+    """Return a rule: most runs reach something, and the median of all is within a range of evaluations."""
 
     def decide(runs: pd.DataFrame) -> tuple[bool, str]:
         at = runs[column].astype("float64")
@@ -67,7 +67,7 @@ def _reach(column: str, low: float, high: float) -> Decide:
 
 
 def _first_reach(column: str, high: float) -> Decide:
-    """Whether the first of the runs reaches something early enough."""
+    """Return a rule: some run reaches something within a number of evaluations."""
 
     def decide(runs: pd.DataFrame) -> tuple[bool, str]:
         at = runs[column].astype("float64").dropna()
@@ -87,7 +87,7 @@ def _counts(at: pd.Series) -> str:
 
 
 def _near(low: float, high: float, column: str, what: str) -> Decide:
-    """Whether the median of a column is within a range."""
+    """Return a rule: the median of a column is within a range."""
 
     def decide(runs: pd.DataFrame) -> tuple[bool, str]:
         return low <= runs[column].astype("float64").median() <= high, f"{what} {spread(runs[column])}"

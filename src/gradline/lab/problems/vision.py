@@ -29,7 +29,7 @@ NEW_TRAIN, NEW_VALIDATION, NEW_TEST = 1000, 2000, 2000
 
 @cache
 def mnist() -> Split:
-    """MNIST as images in [0, 1] and class numbers."""
+    """Return MNIST as images in [0, 1] and class numbers."""
     train, test = loaded("mnist-60000", (1, 28, 28), "none")
     parts = split(train.inputs / 255.0, train.targets, 55_000, 5_000)
     return parts._replace(test=Part(test.inputs / 255.0, test.targets))
@@ -37,7 +37,7 @@ def mnist() -> Split:
 
 @cache
 def cifar() -> Split:
-    """CIFAR10 as images with a mean of 0 and a standard deviation of 1 for each colour, and class numbers."""
+    """Return CIFAR10 as images with mean 0 and standard deviation 1 of each colour, and class numbers."""
     (images, labels), (test, test_labels) = loaded("cifar10", (3, 32, 32), "none")
     means, deviations = images.mean(dim=(0, 2, 3), keepdim=True), images.std(dim=(0, 2, 3), keepdim=True)
     parts = split((images - means) / deviations, labels, 9_000, 1_000)
@@ -117,7 +117,7 @@ def _pretrained() -> nn.Module:
 
 @cache
 def _new_digits() -> Split:
-    """Images of the digits 5 to 9: the first of MNIST's training images, and of its test images."""
+    """Return images of the digits 5 to 9: the first of MNIST's training images, and of its test images."""
 
     def new(part: Part, count: int) -> Part:
         chosen = (part.targets >= OLD_CLASSES).nonzero().squeeze(1)[:count]

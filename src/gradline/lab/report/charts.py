@@ -50,17 +50,17 @@ class Chart:
     lines: list[dict[str, Any]]
     measures: list[dict[str, Any]]
     runs: list[tuple[int, int, int, int]]
-    """Of each: its number, its facet, its panel and its line."""
+    """Number, facet, panel and line of each run."""
     paper: str = ""
     """What the paper says of it."""
     notes: Sequence[str] = ()
-    """What is not as in the whole study."""
+    """What is missing of the whole study."""
     looks: Sequence[str] = LOOKS
-    """What can be drawn of runs; the first at once."""
+    """What can be drawn of runs; the first is shown at first."""
 
 
 def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], list[str]]:
-    """The charts of the figures that have runs, the data of those that are no curves, and what was left out and why."""
+    """Return charts of the figures of curves, data of the other figures, and why figures without runs are left out."""
     charts, others, left_out = [], {}, []
     for name, figure in FIGURES.items():
         if not figure.needs:
@@ -94,7 +94,7 @@ def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Ch
 
 
 def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
-    """A chart of the runs that no other one shows, as those of studies that no figure is made for.
+    """Return a chart of the runs that no other chart shows, in a list; an empty list if there are none.
 
     `directions` says whether runs whose directions had batches of their own are shown elsewhere.
     """
@@ -161,13 +161,13 @@ def _order(run: Trace) -> tuple[Any, ...]:
 
 
 def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:
-    """What the page knows of each run, in the order of `numbers`."""
+    """Return the settings and the number of points of each run, in the order of `numbers`."""
     names = ("problem", "method", "batch_size", "seed", "sampling", "direction_batch_size", "budget")
     return [{name: getattr(run, name) for name in names} | {"points": len(run.evaluations)} for run in runs]
 
 
 def numbers(runs: Sequence[Trace]) -> NDArray[np.float64]:
-    """The numbers of all runs, field by field: those of one field are alike, so they pack well together."""
+    """Return the numbers of all runs, field by field: similar numbers together compress well."""
     columns = {field: column(runs, field) for field in ("evaluations", *FIELDS)}
     columns["angle"] = np.degrees(columns["angle"])
     return np.concatenate(list(columns.values()))

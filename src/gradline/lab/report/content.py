@@ -49,7 +49,7 @@ def _settings(method: Method) -> str:
 
 
 def configuration(found: list[Header]) -> dict[str, Any]:
-    """The problems and methods of the runs in full, what else was chosen, and what computed them."""
+    """Return problems, methods and other settings of the runs, and the versions of packages that computed them."""
     problems = {header.run.problem.name: header.run.problem for header in found}
     methods = {header.run.method.name: header.run.method for header in found}
     runs = [header.run for header in found]

@@ -69,7 +69,7 @@ def overview(summary: pd.DataFrame) -> dict[str, Any]:
 
 
 def _cell(values: pd.Series[Any], show: Callable[[float], str]) -> dict[str, Any] | None:
-    """The median over seeds; a value that fewer than half of the runs have is none. `None`: there are no runs."""
+    """Return the median over seeds, without a value if fewer than half of the runs have one; `None` without runs."""
     if not len(values):
         return None
     there = values.dropna().astype(float)
@@ -88,7 +88,7 @@ def _cell(values: pd.Series[Any], show: Callable[[float], str]) -> dict[str, Any
 
 
 def _best(line: list[dict[str, Any] | None]) -> list[int]:
-    """The places of the lowest values of a row, if at least two methods were run; all equal ones share it."""
+    """Return the places of the lowest values of a row (several if equal), if at least two methods were run."""
     there = {place: cell["value"] for place, cell in enumerate(line) if cell is not None and cell["value"] is not None}
     if sum(cell is not None for cell in line) < 2 or not there:
         return []

@@ -62,7 +62,7 @@ def _run(run: Run) -> dict[str, Any]:
 
 
 def _search(record: Record[Any, Any]) -> dict[str, Any]:
-    """The start and the probes of a search: step, slope, and value where it was observed."""
+    """Return the start and the probes of a search: step, slope, and value if it was observed."""
     observed = [(0.0, record.origin.at_zero), *record.transcript[:PROBES]]
     return {
         "probes": [

@@ -114,7 +114,7 @@ def show(out: Any, run: Run, record: Record[Any, Any], iteration: int) -> None:
 
 
 def bar(slope: float, largest: float) -> str:
-    """Downhill to the left, uphill to the right, of a length as the slope."""
+    """Return a bar whose length is that of the slope: to the left if it is negative, else to the right."""
     if not math.isfinite(slope):
         return f"{'':{HALF}}[red]│ not finite[/]"
     eighths = round(8 * HALF * abs(slope) / largest) if largest else 0
