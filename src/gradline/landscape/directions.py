@@ -73,35 +73,30 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     return [_split(column, parameters) for column in perpendicular.T]
 
 
-class Point:
-    """Trainable parameters with their names, and a snapshot of everything that an evaluation changes."""
+class Point(Snapshot):
+    """Snapshot of everything that an evaluation changes: trainable parameters, with their names, and buffers."""
 
     def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
         modules, found = trainable(model)
-        self.names, self.parameters = list(found), list(found.values())
-        self._snapshot = Snapshot(self.parameters, modules)
-        self.origins = self._snapshot.values
+        super().__init__(list(found.values()), modules)
+        self.names = list(found)
 
     @contextmanager
     def visited(self, seed: int) -> Iterator[None]:
         """Context manager that enables gradients and seeds torch's generators; restores everything at exit."""
         try:
-            with self._snapshot.with_gradients():
+            with self.with_gradients():
                 torch.manual_seed(seed)
                 yield
         finally:
-            self._snapshot.restore()
+            self.restore()
 
     def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:
         """Set the parameters to x0 + Σ step · direction."""
-        for place, (parameter, origin) in enumerate(zip(self.parameters, self.origins, strict=True)):
+        for place, (parameter, origin) in enumerate(zip(self.parameters, self.values, strict=True)):
             parameter.data.copy_(origin)
             for step, direction in moves:
                 parameter.data.add_(direction[place], alpha=step)
-
-    def reset_buffers(self) -> None:
-        """Restore buffers that an evaluation changed, such as BatchNorm's running statistics."""
-        self._snapshot.restore_buffers()
 
 
 def random_unit(place: Point, generator: torch.Generator) -> list[Tensor]:

@@ -31,7 +31,7 @@ def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> ByBatc
         batch = source.batch(numbers)
     with torch.no_grad():
         losses = call(loss, batch)
-    place.reset_buffers()
+    place.restore_buffers()
     if not isinstance(losses, Tensor) or losses.ndim > 1 or (losses.ndim == 1 and len(losses) != len(numbers)):
         got = f"a tensor of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
         raise TypeError(
@@ -84,7 +84,7 @@ class ByBatch:
         if value.grad_fn is None:
             raise _constant()
         found = torch.autograd.grad(value, self.place.parameters, allow_unused=True)
-        self.place.reset_buffers()
+        self.place.restore_buffers()
         pairs = zip(found, self.place.parameters, strict=True)
         return value.detach(), [torch.zeros_like(p) if gradient is None else gradient for gradient, p in pairs]
 
@@ -114,7 +114,7 @@ class BySample(ByBatch):
             evaluated.backward(accumulate=False)
             parts.append(torch.stack((evaluated.losses, evaluated.slopes(along)), dim=1).double().cpu().numpy())
             order.append(chosen)
-            self.place.reset_buffers()
+            self.place.restore_buffers()
         places = np.concatenate(order)
         size = self.source.samples if isinstance(self.source, Tensors) else len(places)
         rows: Array = np.full((size, 2), np.nan)

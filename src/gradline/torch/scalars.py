@@ -14,7 +14,7 @@ from torch.utils.hooks import RemovableHandle
 from gradline.protocol import Heading, Record
 from gradline.torch.base import GradlineOptimizer
 
-__all__ = ["PREFIX", "log_scalars", "scalars_of"]
+__all__ = ["PREFIX", "count_stops", "log_scalars", "scalars_of"]
 
 PREFIX = "gradline"
 """First part of the names of scalars, everywhere: TensorBoard and other trackers, Lightning, Hugging Face's Trainer."""
@@ -125,6 +125,11 @@ def scalars_of(
     scalars["total/searches"] = optimizer.iterations
     scalars |= {f"stops/{name.lower()}": count for name, count in stops.items()}
     return {_tag(prefix, name): float(value) for name, value in scalars.items() if math.isfinite(value)}
+
+
+def count_stops(optimizer: GradlineOptimizer, stops: Counter[str]) -> RemovableHandle:
+    """Count the reasons why the optimizer's searches end, by their names; return the handle of the hook."""
+    return optimizer.register_search_hook(lambda record: stops.update((record.stop.name,)))
 
 
 def _tag(prefix: str, name: str) -> str:

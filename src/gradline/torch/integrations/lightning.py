@@ -17,11 +17,11 @@ import torch
 from torch.utils.hooks import RemovableHandle
 
 from gradline.installing import needs
-from gradline.protocol import Record, Stop
+from gradline.protocol import Stop
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.integrations.lightning_private import logs_are_due, skips_backward
 from gradline.torch.optimizer import LineSearchOptimizer
-from gradline.torch.scalars import PREFIX, scalars_of
+from gradline.torch.scalars import PREFIX, count_stops, scalars_of
 
 if TYPE_CHECKING:
     from lightning.pytorch import Callback, LightningModule, Trainer
@@ -70,7 +70,7 @@ class LineSearchCallback(Callback):
         self.stops += [Counter() for _ in optimizers[len(self.stops) :]]
         if self.log_searches:
             for optimizer, stops in zip(optimizers, self.stops, strict=False):
-                self._handles.append(optimizer.register_search_hook(_counting(stops)))
+                self._handles.append(count_stops(optimizer, stops))
 
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, batch: Any, batch_idx: int) -> None:
         """Move to the current probe."""
@@ -147,10 +147,3 @@ def _stay(trainer: Trainer) -> list[tuple[LineSearchOptimizer, bool]]:
             for parameter in group["params"]:
                 parameter.grad = torch.zeros_like(parameter)
     return before
-
-
-def _counting(stops: Counter[str]) -> Any:
-    def count(record: Record[Any, Any]) -> None:
-        stops[record.stop.name] += 1
-
-    return count

@@ -39,9 +39,9 @@ from typing import Any
 from torch.utils.hooks import RemovableHandle
 from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
-from gradline.protocol import Record, Stop
+from gradline.protocol import Stop
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.scalars import scalars_of
+from gradline.torch.scalars import count_stops, scalars_of
 
 __all__ = ["LineSearchCallback"]
 
@@ -75,10 +75,7 @@ class LineSearchCallback(TrainerCallback):
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
     ) -> None:
         """Begin to count the reasons why searches end. Raises an error if the optimizer is not one of gradline."""
-        self._handle = _line_search_in(kwargs["optimizer"]).register_search_hook(self._count)
-
-    def _count(self, record: Record[Any, Any]) -> None:
-        self._stops[record.stop.name] += 1
+        self._handle = count_stops(_line_search_in(kwargs["optimizer"]), self._stops)
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
         """Before a checkpoint, move to the accepted point. `Trainer` later calls `optimizer.train()`."""
