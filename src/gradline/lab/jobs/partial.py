@@ -6,13 +6,12 @@ are stored elsewhere.
 
 from __future__ import annotations
 
-import json
 import time
 import zipfile
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -90,16 +89,15 @@ def _modified(path: Path) -> float:
 
 def write(path: Path, runs: dict[str, Measurements]) -> None:
     """Write the partial results of a task."""
-    arrays = {str(index): np.stack([run[name] for name in PARTIAL_COLUMNS]) for index, run in enumerate(runs.values())}
+    arrays: dict[str, Any] = {key: np.stack([run[name] for name in PARTIAL_COLUMNS]) for key, run in runs.items()}
     with atomic_write(path, sync=False) as file:
-        np.savez(file, keys=np.array(json.dumps(list(runs))), **arrays)  # type: ignore[arg-type]
+        np.savez(file, **arrays)
 
 
 def read(path: Path) -> dict[str, Measurements]:
     """Read the partial results of a task; none if the file has just been removed."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
-            keys = json.loads(str(file["keys"]))
-            return {key: dict(zip(PARTIAL_COLUMNS, file[str(index)], strict=True)) for index, key in enumerate(keys)}
+            return {key: dict(zip(PARTIAL_COLUMNS, rows, strict=True)) for key, rows in file.items()}
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
         return {}
