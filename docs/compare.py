@@ -22,10 +22,10 @@ from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from gradline.lab.figures import compare_lines, style, train_questions
 from gradline.lab.findings import reading
-from gradline.lab.findings.comparison import FLOOR, OWN, Comparison
+from gradline.lab.findings.comparison import FLOOR, OWN, Comparison, compare
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Entry, Training
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Entry, Training, trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 from gradline.lab.report.tables import Table, scores_table, times, versus_table
@@ -48,7 +48,9 @@ REASON = 90
 
 def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
     """The runs, and what is read from them. Raises `ValueError` if the code does not know some of them any more."""
-    packed, known = reading.read(path)
+    study = load("compare")
+    packed = reading.read(path, study)
+    known = compare(packed.records, study)
     lost = {record.name for record in packed.records} - {record.name for record in known.records}
     if lost:
         raise ValueError(f"{path} must have runs of today's problems and methods only, but it has {min(lost)}")
@@ -57,7 +59,9 @@ def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
 
 def read_training(path: Path = TRAINING) -> tuple[Packed, Training]:
     """The runs of the study `train`, and what is read from them."""
-    return reading.read_training(path)
+    study = load("train")
+    packed = reading.read(path, study)
+    return packed, trained(packed.records, study)
 
 
 # ---- Tables ----

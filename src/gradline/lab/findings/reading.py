@@ -9,13 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from gradline.lab.findings.comparison import Comparison, compare
 from gradline.lab.findings.packed import NAMES, Packed, pack, portable, unpack
 from gradline.lab.findings.query import stored
 from gradline.lab.findings.traces import POINTS, Trace, thin
-from gradline.lab.findings.training import Training, trained
 from gradline.lab.findings.trajectory import trajectories
-from gradline.lab.studies import Study, StudyError, load, plan
+from gradline.lab.studies import Study, StudyError, plan
 from gradline.lab.tools.files import Report
 from gradline.lab.tools.formatting import plural
 
@@ -27,25 +25,11 @@ COMMANDS = "commands.txt"
 """The file of a directory with the commands that made its runs."""
 
 
-def read(
-    source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
-) -> tuple[Packed, Comparison]:
-    """Return the runs of the study `compare`, or of one like it, and their comparison."""
-    chosen = study or load("compare")
-    packed = _packed(source, chosen, report)
-    return packed, compare(packed.records, chosen)
+def read(source: str | os.PathLike[str], study: Study, *, report: Report | None = None) -> Packed:
+    """Return the runs of comparisons in a directory or a packed file, for `compare` or `trained`.
 
-
-def read_training(
-    source: str | os.PathLike[str], study: Study | None = None, *, report: Report | None = None
-) -> tuple[Packed, Training]:
-    """Return the runs of the study `train`, or of one like it, which tunes methods, and its cases."""
-    chosen = study or load("train")
-    packed = _packed(source, chosen, report)
-    return packed, trained(packed.records, chosen)
-
-
-def _packed(source: str | os.PathLike[str], study: Study, report: Report | None) -> Packed:
+    The targets of a file must be those of the study, since its curves were thinned for them.
+    """
     targets = {setting.name: setting.target for setting in study.settings if setting.target is not None}
     path = Path(source)
     if path.is_dir():

@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, NamedTuple
 
 from gradline.lab.figures import compare_lines, train_questions
-from gradline.lab.findings.comparison import LIMIT
-from gradline.lab.findings.reading import read, read_training
+from gradline.lab.findings.comparison import LIMIT, compare
+from gradline.lab.findings.reading import read
+from gradline.lab.findings.training import trained
 from gradline.lab.report.pictures import Picture, picture
 from gradline.lab.report.tables import Table, scores_table, versus_table
+from gradline.lab.studies import load
 from gradline.lab.tools.files import Report
 from gradline.lab.tools.formatting import plural
 
@@ -66,7 +68,8 @@ class Section(NamedTuple):
 def sections(source: str | os.PathLike[str], report: Report | None = None) -> list[Section]:
     """Return the sections for the comparisons of which a directory or a packed file has runs."""
     made = []
-    packed, training = read_training(source, report=report)
+    packed = read(source, load("compare"), report=report)
+    training, known = trained(packed.records, load("train")), compare(packed.records, load("compare"))
     if training.cases:
         made.append(
             Section(
@@ -83,7 +86,6 @@ def sections(source: str | os.PathLike[str], report: Report | None = None) -> li
                 versus_table(training),
             )
         )
-    _, known = read(source, report=report)
     if known.records:
         made.append(
             Section(

@@ -87,11 +87,15 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
 def comparisons(source: str) -> Iterator[tuple[str, Callable[[], Figure]]]:
     """Yield names and drawings of the figures of a comparison, if the source has runs of one."""
     from gradline.lab.figures import compare_lines, train_questions
-    from gradline.lab.findings.reading import read, read_training
+    from gradline.lab.findings.comparison import compare
+    from gradline.lab.findings.reading import read
+    from gradline.lab.findings.training import trained
+    from gradline.lab.studies import load
 
-    for name, draw in train_questions.drawings(read_training(source)[1]).items():
+    records = read(source, load("compare")).records
+    for name, draw in train_questions.drawings(trained(records, load("train"))).items():
         yield f"train_{name}", draw
-    _, known = read(source)
+    known = compare(records, load("compare"))
     if not known.records:
         return
     for name, draw in compare_lines.drawings(known).items():

@@ -143,15 +143,18 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
     """Show the runs of a comparison in a directory or a packed file; return whether there are any."""
     from gradline.lab import studies
     from gradline.lab.findings import packed as files
-    from gradline.lab.findings.reading import read, read_training
+    from gradline.lab.findings.comparison import compare
+    from gradline.lab.findings.reading import read
+    from gradline.lab.findings.training import trained
 
     try:
         wanted = studies.load(study, problems=chosen.problems, methods=chosen.methods, batch_sizes=chosen.batch_sizes)
     except studies.StudyError:
         studies.load(study)  # raises if the study itself is at fault, and not what was chosen of it
         return False
+    found = read(source, wanted, report=warn)
     if wanted.tuned:
-        found, training = read_training(source, wanted, report=warn)
+        training = trained(found.records, wanted)
         names = {setting.problem.name for setting in wanted.settings}
         records = tuple(record for record in found.records if record.problem in names)
         if chosen.pack and records:  # perhaps without cases: the tuning seed's runs may be in the file alone
@@ -159,7 +162,7 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
         if training.cases:
             _show_training(training)
         return bool(training.cases or (chosen.pack and records))
-    found, known = read(source, wanted, report=warn)
+    known = compare(found.records, wanted)
     if chosen.methods:
         names = {method.name for method in wanted.methods}
         known = replace(known, records=tuple(record for record in known.records if record.method in names))
