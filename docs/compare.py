@@ -25,7 +25,7 @@ from gradline.lab.findings import reading
 from gradline.lab.findings.comparison import FLOOR, OWN, Comparison, compare
 from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, Entry, Training, trained
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, CaseMethod, TrainingCases, trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 from gradline.lab.report.tables import Table, scores_table, times, versus_table
@@ -57,7 +57,7 @@ def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
     return packed, known
 
 
-def read_training(path: Path = TRAINING) -> tuple[Packed, Training]:
+def read_training(path: Path = TRAINING) -> tuple[Packed, TrainingCases]:
     """The runs of the study `train`, and what is read from them."""
     study = load("train")
     packed = reading.read(path, study)
@@ -267,7 +267,7 @@ def _median(values: Iterable[float]) -> float:
 # ---- Tables of the study `train` ----
 
 
-def train_facts(packed: Packed, training: Training) -> str:
+def train_facts(packed: Packed, training: TrainingCases) -> str:
     """How much was run, and how much of the whole study that is."""
     study = load("train")
     runs = packed.records
@@ -284,7 +284,7 @@ def train_facts(packed: Packed, training: Training) -> str:
     )
 
 
-def train_quality(packed: Packed, training: Training) -> str:
+def train_quality(packed: Packed, training: TrainingCases) -> str:
     """Every method against what one gets by tuning; a tab for all cases, and for parts of them."""
     parts = [
         ("All cases", training),
@@ -296,7 +296,7 @@ def train_quality(packed: Packed, training: Training) -> str:
     return tabs({title: _marked(versus_table(part)) for title, part in parts if part.cases})
 
 
-def train_cases(packed: Packed, training: Training) -> str:
+def train_cases(packed: Packed, training: TrainingCases) -> str:
     """Losses in each case: ours, what one gets by tuning, and Adam untouched."""
     rows = []
     for case in training.ordered:
@@ -318,7 +318,7 @@ def train_cases(packed: Packed, training: Training) -> str:
     return table(head, rows, words=(0, 1, 8))
 
 
-def at_edge(entry: Entry) -> bool:
+def at_edge(entry: CaseMethod) -> bool:
     """Whether the chosen learning rate is the lowest or the highest that was tried with its schedule."""
     schedule, _, rate = (entry.chosen or "").rpartition("-")
     rates = [float(run.method.rpartition("-")[2]) for run in entry.candidates if run.method.startswith(schedule)]
@@ -329,7 +329,7 @@ def _span(values: Spread) -> str:
     return f"{number(values.median)} ({number(values.best)} to {number(values.worst)})"
 
 
-def train_compute(packed: Packed, training: Training) -> str:
+def train_compute(packed: Packed, training: TrainingCases) -> str:
     """Processor time to the target, with and without tuning."""
     found = train_questions.compute_data(training)
     reached = [spent for spent in found if spent.reached]
@@ -354,7 +354,7 @@ def train_compute(packed: Packed, training: Training) -> str:
     return f'{text}\n\n??? note "Case by case"\n\n{_indented(table(head, rows))}'
 
 
-def train_limits(packed: Packed, training: Training) -> str:
+def train_limits(packed: Packed, training: TrainingCases) -> str:
     """Where another method without tuning ends lower in every seed."""
     rows = []
     for case in training.ordered:
@@ -376,13 +376,13 @@ def train_limits(packed: Packed, training: Training) -> str:
     return f"{text}:\n\n{table(['case', OURS, 'lower in every seed'], rows, words=range(3))}" if rows else f"{text}."
 
 
-def train_commands(packed: Packed, training: Training) -> str:
+def train_commands(packed: Packed, training: TrainingCases) -> str:
     """What made the runs."""
     lines = [*packed.commands, "gradline results results/train --study train --pack results/train.json.gz"]
     return "\n".join(["```sh", *lines, "python docs/compare.py", "```"])
 
 
-TRAINING_PARTS: dict[str, Callable[[Packed, Training], str]] = {
+TRAINING_PARTS: dict[str, Callable[[Packed, TrainingCases], str]] = {
     "train-facts": train_facts,
     "train-quality": train_quality,
     "train-cases": train_cases,
@@ -409,7 +409,7 @@ def filled(text: str, packed: Packed, known: Comparison) -> str:
     return fill(text, "compare.py", {name: make(packed, known) for name, make in PARTS.items()})
 
 
-def filled_training(text: str, packed: Packed, training: Training) -> str:
+def filled_training(text: str, packed: Packed, training: TrainingCases) -> str:
     """The page with the parts of the study `train` made anew. Raises `ValueError` if a part has no place in it."""
     return fill(text, "compare.py", {name: make(packed, training) for name, make in TRAINING_PARTS.items()})
 
@@ -428,7 +428,7 @@ def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
     return found
 
 
-def training_pictures(training: Training) -> dict[str, Callable[[Inks], Figure]]:
+def training_pictures(training: TrainingCases) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture of the study `train`, in the inks of a page."""
     return {f"train-{name}": draw for name, draw in train_questions.drawings(training).items()}
 
@@ -458,7 +458,7 @@ LETTERS = 11.0
 TEXTS = ("font.size", "axes.titlesize", "axes.labelsize", "legend.fontsize", "xtick.labelsize", "ytick.labelsize")
 
 
-def headline(training: Training, inks: Inks = LIGHT) -> Figure:
+def headline(training: TrainingCases, inks: Inks = LIGHT) -> Figure:
     """Draw validation losses along training for Angle, Adam as it comes, and what tuning chose, on a few problems."""
     cases: dict[str, Case] = {}
     for case in sorted(training.ordered, key=lambda case: case.short):

@@ -15,7 +15,7 @@ from lab.compare_cases import record as made_record
 from gradline.lab import studies
 from gradline.lab.findings.comparison import DRAWN, LIMIT, compare
 from gradline.lab.findings.packed import pack
-from gradline.lab.findings.training import Entry, trained
+from gradline.lab.findings.training import CaseMethod, trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 
@@ -173,7 +173,7 @@ def test_every_case_of_training_is_on_the_page_with_what_was_chosen(training, pa
 
 def test_the_edge_of_a_grid_is_told(program):
     rates = ("adamw-cosine-0.001", "adamw-cosine-0.003", "adamw-cosine-0.01", "adamw-constant-0.1")
-    entry = Entry("adamw-tuned", (), None, tuple(made_record(name, [1.0], seed=1000) for name in rates))
+    entry = CaseMethod("adamw-tuned", (), None, tuple(made_record(name, [1.0], seed=1000) for name in rates))
     assert program.at_edge(replace(entry, chosen="adamw-cosine-0.01"))
     assert not program.at_edge(replace(entry, chosen="adamw-cosine-0.003"))
 

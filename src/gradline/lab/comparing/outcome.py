@@ -14,7 +14,7 @@ import numpy as np
 from gradline.lab.figures import style
 from gradline.lab.figures.compare_lines import draw_losses, losses_data
 from gradline.lab.findings.measures import Spread, pace, spread
-from gradline.lab.findings.training import Entry
+from gradline.lab.findings.training import CaseMethod
 from gradline.lab.findings.trajectory import Trajectory, trajectory
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
@@ -31,7 +31,7 @@ PAGE = "report.html"
 CAPTION = "Validation loss against evaluations, a line for each method; of a grid of learning rates the best one."
 
 
-class Row(Entry):
+class ComparedMethod(CaseMethod):
     """A method: its measures at the end of training, over seeds, and its cost."""
 
     @property
@@ -65,9 +65,9 @@ class Outcome:
     runs: tuple[Trajectory, ...]
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[ComparedMethod]:
         """A row for each method, the lowest validation loss (of the median seed) first."""
-        made = [Row(method.name, self._of(method.name)) for method in self.study.methods]
+        made = [ComparedMethod(method.name, self._of(method.name)) for method in self.study.methods]
         return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
 
     def _of(self, method: str) -> tuple[Trajectory, ...]:
@@ -79,7 +79,7 @@ class Outcome:
         return any(math.isfinite(row.validation_error.median) for row in self.rows)
 
     @property
-    def best(self) -> Row:
+    def best(self) -> ComparedMethod:
         """The method with the lowest validation loss."""
         return self.rows[0]
 
@@ -104,9 +104,9 @@ class Outcome:
             said.append("One run of each method: small differences are chance (3 seeds show how much).")
         return said
 
-    def _grids(self) -> dict[str, list[Row]]:
+    def _grids(self) -> dict[str, list[ComparedMethod]]:
         """Return the rows of grids of learning rates, by the name of the grid; grids of one row are left out."""
-        found: dict[str, list[Row]] = {}
+        found: dict[str, list[ComparedMethod]] = {}
         for row in self.rows:
             method = METHODS[row.method]
             if isinstance(method, Peer) and method.rate is not None:

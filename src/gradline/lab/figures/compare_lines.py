@@ -20,7 +20,7 @@ from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.findings.comparison import Comparison
-from gradline.lab.findings.measures import Table, costs, ratios
+from gradline.lab.findings.measures import RunTable, costs, ratios
 from gradline.lab.findings.traces import POINTS, grid_of
 from gradline.lab.jobs.result import Array, held
 from gradline.plot.inks import LIGHT, Inks
@@ -54,7 +54,7 @@ class Outlines(NamedTuple):
     settings: int
 
 
-def profile_data(table: Table, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
+def profile_data(table: RunTable, targets: Mapping[str, float], shown: Sequence[str] | None = None) -> Outlines:
     """Return the profiles of some methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
 
     The best one of a setting is the best of all methods, drawn or not.
@@ -127,7 +127,7 @@ class Losses:
 
 
 def losses_data(
-    table: Table,
+    table: RunTable,
     settings: Sequence[str],
     methods: Sequence[str],
     *,

@@ -82,7 +82,7 @@ def missing(what: str, study: str) -> MissingRuns:
     return MissingRuns(f"{what} is left out: it needs runs of the study {study} (gradline run {study})")
 
 
-Setting: TypeAlias = tuple[str, str, int, str, int | None]
+SettingKey: TypeAlias = tuple[str, str, int, str, int | None]
 """Problem, method, batch size, sampling, and batch size of directions."""
 
 
@@ -146,14 +146,14 @@ class Band(NamedTuple):
     high: Array
 
 
-def setting_of(run: Trace | Curve) -> Setting:
+def setting_of(run: Trace | Curve) -> SettingKey:
     """Return the setting of a run or a curve."""
     return run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size
 
 
 def gather(runs: Sequence[Trace], measures: Iterable[Measure]) -> tuple[Curve, ...]:
     """Return a curve for each measure and setting."""
-    settings: dict[Setting, list[Trace]] = {}
+    settings: dict[SettingKey, list[Trace]] = {}
     for run in runs:
         settings.setdefault(setting_of(run), []).append(run)
     curves = []

@@ -23,7 +23,7 @@ PUBLISHED = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
 """What the paper has; it does not tell PrLS's first iteration from the others."""
 
 
-class Row(NamedTuple):
+class ProbeCounts(NamedTuple):
     """Evaluations in an iteration of a method's runs."""
 
     method: str
@@ -35,7 +35,7 @@ class Row(NamedTuple):
     mean: float
 
 
-def data(source: Source) -> tuple[Row, ...]:
+def data(source: Source) -> tuple[ProbeCounts, ...]:
     """Return the numbers of probes per iteration of the runs of a source."""
     counted: dict[str, list[dict[str, Any]]] = {}
     for run in select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls")):
@@ -44,7 +44,7 @@ def data(source: Source) -> tuple[Row, ...]:
     if not counted:
         raise missing("table 3", "netpi-10")
     return tuple(
-        Row(
+        ProbeCounts(
             method,
             len(runs),
             min(run["probes_min"] for run in runs),
@@ -59,7 +59,7 @@ def data(source: Source) -> tuple[Row, ...]:
 HEADER = ("method", "runs", "fewest", "most", "most after the first", "mean")
 
 
-def cells(data: Sequence[Row]) -> list[list[str]]:
+def cells(data: Sequence[ProbeCounts]) -> list[list[str]]:
     """Return the table as text, with the paper's row below each of ours."""
     lines = []
     for row in data:
@@ -68,7 +68,7 @@ def cells(data: Sequence[Row]) -> list[list[str]]:
     return lines
 
 
-def draw(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
+def draw(data: Sequence[ProbeCounts], inks: Inks = LIGHT) -> style.Figure:
     """Draw the table; the paper's rows are in italics."""
     lines = cells(data)
     with style.settings(inks):

@@ -15,7 +15,7 @@ from gradline.lab.figures import style
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.measures import Spread
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Training
+from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, TrainingCases
 from gradline.plot.inks import LIGHT, Inks
 
 SHOWN = (OURS, UNTOUCHED, "schedule-free", "prodigy")
@@ -26,7 +26,7 @@ TICKS = (0.5, 0.7, 0.8, 0.9, 1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 4.0)
 
 
 @dataclass(frozen=True)
-class Row:
+class CaseRow:
     """A case in a figure: its words, and a number for each method."""
 
     case: str
@@ -35,17 +35,17 @@ class Row:
     note: str = ""
 
 
-def quality_data(training: Training) -> tuple[Row, ...]:
+def quality_data(training: TrainingCases) -> tuple[CaseRow, ...]:
     """Return validation losses without tuning over those with tuning, for each case with a tuned method."""
     rows = []
     for case in training.ordered:
         if case.tuned is not None:
             values = {name: case.ratio(name, case.tuned.method) for name in SHOWN if name in case.entries}
-            rows.append(Row(case.name, case.setting.held_out, values, case.tuned.chosen or ""))
+            rows.append(CaseRow(case.name, case.setting.held_out, values, case.tuned.chosen or ""))
     return tuple(rows)
 
 
-def draw_quality(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
+def draw_quality(data: Sequence[CaseRow], inks: Inks = LIGHT) -> style.Figure:
     """Draw a row for each case and a mark for each method: left of 1 if it ends lower than the tuned one."""
     with style.settings(inks):
         figure, axis = _rows(data, inks)
@@ -82,7 +82,7 @@ class Spent:
     candidates: int
 
 
-def compute_data(training: Training) -> tuple[Spent, ...]:
+def compute_data(training: TrainingCases) -> tuple[Spent, ...]:
     """Return processor seconds to a validation loss as good as the tuned method's, for each case that has one."""
     found = []
     for case in training.ordered:
@@ -107,7 +107,7 @@ def compute_data(training: Training) -> tuple[Spent, ...]:
 
 def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
     """Draw a row for each case: seconds with and without tuning, and a line between them."""
-    rows = [Row(spent.case, spent.held_out, {}) for spent in data]
+    rows = [CaseRow(spent.case, spent.held_out, {}) for spent in data]
     with style.settings(inks):
         figure, axis = _rows(rows, inks)
         look = styles([OURS], inks)[OURS]
@@ -136,18 +136,18 @@ def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
     return figure
 
 
-def limits_data(training: Training) -> tuple[Row, ...]:
+def limits_data(training: TrainingCases) -> tuple[CaseRow, ...]:
     """Return our validation loss over that of the best other method without tuning, the worst case first."""
     rows = []
     for case in training.cases:
         others = case.untuned()
         if OURS in case.entries and others:
             ratio = case.ratio(OURS, others[0].method)
-            rows.append(Row(case.name, case.setting.held_out, {OURS: ratio}, others[0].method))
+            rows.append(CaseRow(case.name, case.setting.held_out, {OURS: ratio}, others[0].method))
     return tuple(sorted(rows, key=lambda row: -row.values[OURS].median))
 
 
-def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
+def draw_limits(data: Sequence[CaseRow], inks: Inks = LIGHT) -> style.Figure:
     """Draw a bar for each case from 1 to the ratio; to the right of 1 the other method is better."""
     with style.settings(inks):
         figure, axis = _rows(data, inks, parts=False)
@@ -168,7 +168,7 @@ def draw_limits(data: Sequence[Row], inks: Inks = LIGHT) -> style.Figure:
     return figure
 
 
-def drawings(training: Training) -> dict[str, Callable[..., style.Figure]]:
+def drawings(training: TrainingCases) -> dict[str, Callable[..., style.Figure]]:
     """Return functions that draw the figures of which there are numbers, by name; their argument is `inks`."""
     found: dict[str, tuple[Callable[..., style.Figure], Sequence[Any]]] = {
         "quality": (draw_quality, quality_data(training)),
@@ -182,7 +182,7 @@ def _within(ratio: float) -> float:
     return min(max(ratio, WIDEST[0]), WIDEST[1])
 
 
-def _rows(data: Sequence[Row], inks: Inks, *, parts: bool = True) -> tuple[style.Figure, style.Axes]:
+def _rows(data: Sequence[CaseRow], inks: Inks, *, parts: bool = True) -> tuple[style.Figure, style.Axes]:
     """Return a figure and its axes, with a row for each case, named at the left."""
     figure, axes = style.panels(1, 1, height=1.3 + 0.21 * max(len(data), 4), width=8.4)
     axis: style.Axes = axes[0, 0]

@@ -82,7 +82,7 @@ class Verdict:
         return "partly reproduced" if any(decided) else "not reproduced"
 
 
-class Setting(NamedTuple):
+class Selection(NamedTuple):
     """Some runs of the paper: their method, and what they are restricted to."""
 
     method: str
@@ -105,7 +105,7 @@ class Evidence:
     def __init__(self, runs: pd.DataFrame, budget: int) -> None:
         self._runs, self._budget = runs, budget
 
-    def part(self, statement: str, paper: str, settings: Sequence[Setting], decide: Decide) -> Part:
+    def part(self, statement: str, paper: str, settings: Sequence[Selection], decide: Decide) -> Part:
         """Decide a statement by the runs of some settings, all of one budget; without any of them it is not decided."""
         found = [self._of(setting) for setting in settings]
         budgets = set.intersection(*(set(runs["budget"]) for runs in found))
@@ -125,7 +125,7 @@ class Evidence:
             short=budget < self._budget or seeds < SEEDS,
         )
 
-    def _of(self, setting: Setting) -> pd.DataFrame:
+    def _of(self, setting: Selection) -> pd.DataFrame:
         chosen = self._runs
         for name, value in setting._asdict().items():
             chosen = chosen if value is None else chosen[chosen[name] == value]

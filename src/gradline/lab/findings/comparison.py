@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 
 from gradline.lab.findings import measures
-from gradline.lab.findings.measures import Row, Table, by_setting, costs, final_loss, frame, leading, ratios
+from gradline.lab.findings.measures import MethodRow, RunTable, by_setting, costs, final_loss, frame, leading, ratios
 from gradline.lab.findings.trajectory import Trajectory
 from gradline.lab.methods import GROUPS, METHODS, Peer
 from gradline.lab.studies import Setting, Study
@@ -66,7 +66,7 @@ class Comparison:
     grids: Mapping[str, tuple[str, float]]
 
     @cached_property
-    def table(self) -> Table:
+    def table(self) -> RunTable:
         """By setting and method, in the study's order, best and median of each grid in the place of the grid."""
         made = measures.with_grids(measures.tabulate(self.records), self.grids)
         return {setting.name: made[setting.name] for setting in self.settings}
@@ -76,7 +76,7 @@ class Comparison:
         return {s.name: -math.inf if s.target is None else s.target for s in self.settings}
 
     @cached_property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[MethodRow]:
         """A row for each method on each setting."""
         units = [name for name in ("sgd best", "sgd median") if any(name in known for known in self.table.values())]
         return measures.rows(self.table, self.targets, units)
@@ -96,7 +96,7 @@ class Comparison:
         """Return the settings on which all methods were run: those of scores."""
         return [str(name) for name in costs(self._part(settings), self.targets)]
 
-    def _part(self, settings: Sequence[str] | None) -> Table:
+    def _part(self, settings: Sequence[str] | None) -> RunTable:
         return self.table if settings is None else {name: self.table[name] for name in settings}
 
     @cached_property
@@ -121,7 +121,7 @@ def grids() -> dict[str, tuple[str, float]]:
     }
 
 
-def decades(table: Table) -> pd.DataFrame:
+def decades(table: RunTable) -> pd.DataFrame:
     """Return methods × settings: log10 of the median seed's final training loss over the lowest of all methods.
 
     Infinite where the median seed failed, NaN where there are no runs, and nothing is negative.

@@ -24,7 +24,7 @@ from gradline.lab.jobs.result import Status
 from gradline.lab.studies import Setting
 from gradline.lab.tools.formatting import number
 
-Table: TypeAlias = dict[str, dict[str, list[Trajectory]]]
+RunTable: TypeAlias = dict[str, dict[str, list[Trajectory]]]
 """Trajectories by setting and method, one for each seed."""
 
 
@@ -42,7 +42,7 @@ class Spread(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Row:
+class MethodRow:
     """A method on a setting, over its seeds."""
 
     setting: str
@@ -61,9 +61,9 @@ class Row:
     """The reasons of runs that failed or diverged."""
 
 
-def tabulate(records: Iterable[Trajectory]) -> Table:
+def tabulate(records: Iterable[Trajectory]) -> RunTable:
     """Return trajectories by setting and method; within them in order of their seeds."""
-    table: Table = {}
+    table: RunTable = {}
     for record in sorted(records, key=lambda record: (record.seed, record.budget)):
         table.setdefault(record.setting, {}).setdefault(record.method, []).append(record)
     return table
@@ -116,13 +116,13 @@ def failures(records: Iterable[Trajectory]) -> tuple[str, ...]:
     return tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE)
 
 
-def with_grids(table: Table, grids: Mapping[str, tuple[str, float]]) -> Table:
+def with_grids(table: RunTable, grids: Mapping[str, tuple[str, float]]) -> RunTable:
     """Return the table with two methods in the place of each grid: its best learning rate in a setting, and the median.
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
     costs to find is not counted, so it is what a perfect tuner would have got.
     """
-    made: Table = {}
+    made: RunTable = {}
     for setting, methods in table.items():
         made[setting] = {name: records for name, records in methods.items() if name not in grids}
         families: dict[str, list[str]] = {}
@@ -136,14 +136,14 @@ def with_grids(table: Table, grids: Mapping[str, tuple[str, float]]) -> Table:
     return made
 
 
-def rows(table: Table, targets: Mapping[str, float], sgd: Iterable[str]) -> list[Row]:
+def rows(table: RunTable, targets: Mapping[str, float], sgd: Iterable[str]) -> list[MethodRow]:
     """Return a row for each method on each setting, the lowest median loss first; costs are over those of `sgd`."""
     units = set(sgd)
     made = []
     for setting, methods in table.items():
         of_sgd = [record for name in units & set(methods) for record in methods[name]]
         lines = [
-            Row(
+            MethodRow(
                 setting=setting,
                 method=method,
                 runs=len(records),
@@ -168,7 +168,7 @@ def pace(records: Iterable[Trajectory], counted: str = "evaluations") -> float:
     return float(np.median(paces)) if paces else math.nan
 
 
-def frame(table: Table, number: Callable[[str, list[Trajectory]], float]) -> pd.DataFrame:
+def frame(table: RunTable, number: Callable[[str, list[Trajectory]], float]) -> pd.DataFrame:
     """Return methods × settings: a number of the setting and the method's records there; NaN without records."""
     methods = list(dict.fromkeys(name for known in table.values() for name in known))
     columns = {
@@ -178,7 +178,7 @@ def frame(table: Table, number: Callable[[str, list[Trajectory]], float]) -> pd.
     return pd.DataFrame(columns, index=methods, dtype=float)
 
 
-def costs(table: Table, targets: Mapping[str, float], *, worst: bool = False) -> pd.DataFrame:
+def costs(table: RunTable, targets: Mapping[str, float], *, worst: bool = False) -> pd.DataFrame:
     """Return methods × settings on which all methods were run: evaluations of the median or worst seed to the target.
 
     Infinite where the target was not reached.

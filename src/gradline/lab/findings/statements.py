@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import numpy as np
 import pandas as pd
 
-from gradline.lab.findings.claims import Claim, Decide, Evidence, Part, Setting, spread
+from gradline.lab.findings.claims import Claim, Decide, Evidence, Part, Selection, spread
 
 SMALL = 1.5e-8
 """A training loss below this, the square root of machine precision, counts as fitted to numerical accuracy."""
@@ -99,31 +99,31 @@ def _near(low: float, high: float, column: str, what: str) -> Decide:
 
 
 def _small_batches(runs: Evidence) -> Iterator[Part]:
-    yield runs.part("all GOLS-I runs at B = 10 complete", "all complete", [Setting("gols-i", 10)], _none_broken)
+    yield runs.part("all GOLS-I runs at B = 10 complete", "all complete", [Selection("gols-i", 10)], _none_broken)
     yield runs.part(
         "PrLS breaks down at B = 10 (most runs)",
         "early termination on all three networks",
-        [Setting("prls", 10)],
+        [Selection("prls", 10)],
         _most_broken,
     )
     for problem in NETWORKS:
         yield runs.part(
             f"PrLS diverges late at M = 400 (most runs of {_short(problem)})",
             "after 1,200 evaluations at the latest",
-            [Setting("prls", 400, problem)],
+            [Selection("prls", 400, problem)],
             _most_broken,
         )
         yield runs.part(
             f"GOLS-I reaches α_max at M = 400 and PrLS grows its steps beyond ({_short(problem)})",
             "α_max = 1e7, PrLS continues to grow",
-            [Setting("gols-i", 400, problem), Setting("prls", 400, problem)],
+            [Selection("gols-i", 400, problem), Selection("prls", 400, problem)],
             _beyond_max,
         )
     for problem in NETWORKS:
         yield runs.part(
             f"LogR's test error is above that of {_short(problem)} in later training (GOLS-I, B = 100)",
             "higher",
-            [Setting("gols-i", 100, problem), Setting("gols-i", 100, "bcwd-logr")],
+            [Selection("gols-i", 100, problem), Selection("gols-i", 100, "bcwd-logr")],
             _higher_test_error,
         )
 
@@ -147,17 +147,17 @@ def _zero_errors(runs: Evidence) -> Iterator[Part]:
             ("prls", 100, 600, 1800, "near 1,200 evaluations"),
         ):
             statement = f"{_short(problem)}: {method} reaches zero training error at B = {size} when the paper's does"
-            yield runs.part(statement, paper, [Setting(method, size, problem)], _reach("zero_error_at", low, high))
+            yield runs.part(statement, paper, [Selection(method, size, problem)], _reach("zero_error_at", low, high))
         yield runs.part(
             f"{_short(problem)}: PrLS does not reach zero training error at B = 50 (not all runs)",
             "no perfect training results",
-            [Setting("prls", 50, problem)],
+            [Selection("prls", 50, problem)],
             lambda some: (bool(some["zero_error_at"].isna().any()), f"{_share(some['zero_error_at'].notna())} do"),
         )
 
 
 def _logistic_evaluations(runs: Evidence) -> Iterator[Part]:
-    setting = [Setting("gols-i", problem="bcwd-logr")]
+    setting = [Selection("gols-i", problem="bcwd-logr")]
     yield runs.part(
         "about 2 evaluations per iteration on average", "low 2s", setting, _near(1.5, 2.5, "probes_mean", "mean")
     )
@@ -174,7 +174,7 @@ def _long_logistic(runs: Evidence) -> Iterator[Part]:
         yield runs.part(
             f"GOLS-I fits the training data to numerical accuracy (B = {size})",
             "within 100,000 evaluations",
-            [Setting("gols-i", size)],
+            [Selection("gols-i", size)],
             lambda some: (
                 bool((some["best_train_loss"] < SMALL).mean() > 0.5),
                 f"{_share(some['best_train_loss'] < SMALL)} below {SMALL:g}, {spread(some['best_train_loss'])}",
@@ -186,14 +186,14 @@ def _long_logistic(runs: Evidence) -> Iterator[Part]:
             f"GOLS-I {'beats' if wins else 'does not beat'} fixed steps {'1, 10 and 100' if wins else '1 and 10'} "
             f"(B = {size})",
             "lowest loss" if wins else "hindered by the variance of the gradient",
-            [Setting("gols-i", size), *(Setting(name, size) for name in (FIXED if wins else FIXED[:2]))],
+            [Selection("gols-i", size), *(Selection(name, size) for name in (FIXED if wins else FIXED[:2]))],
             _lowest if wins else _not_lowest,
         )
     for size in (10, 50, 100, 400):
         yield runs.part(
             f"a fixed step of 100 often diverges (B = {size})",
             "often",
-            [Setting("fixed-100", size)],
+            [Selection("fixed-100", size)],
             lambda some: (bool(broken(some).mean() > 0.2), f"{_share(broken(some))} broke down"),
         )
 
@@ -211,36 +211,36 @@ def _not_lowest(*runs: pd.DataFrame) -> tuple[bool, str]:
 
 def _mnist_one(runs: Evidence) -> Iterator[Part]:
     for size in (10, 100, 200):
-        pair = [Setting("gols-i", size), Setting("prls", size)]
+        pair = [Selection("gols-i", size), Selection("prls", size)]
         yield runs.part(f"GOLS-I beats PrLS (B = {size})", "convincingly", pair, _lower("best_train_error"))
     for size, at in ((100, 800), (200, 500)):
         yield runs.part(
             f"first runs of GOLS-I with zero training error (B = {size})",
             f"near {at} evaluations",
-            [Setting("gols-i", size)],
+            [Selection("gols-i", size)],
             _first_reach("zero_error_at", 2 * at),
         )
     for size in (100, 200):
         yield runs.part(
             f"the training error of PrLS stays near 1e-2 (B = {size})",
             "1e-2",
-            [Setting("prls", size)],
+            [Selection("prls", size)],
             _near(3e-3, 5e-2, "best_train_error", "lowest training error"),
         )
-    yield runs.part("PrLS diverges at B = 10", "divergent", [Setting("prls", 10)], _most_broken)
-    yield runs.part("GOLS-I remains stable at B = 10", "stable", [Setting("gols-i", 10)], _none_broken)
+    yield runs.part("PrLS diverges at B = 10", "divergent", [Selection("prls", 10)], _most_broken)
+    yield runs.part("GOLS-I remains stable at B = 10", "stable", [Selection("gols-i", 10)], _none_broken)
     for size in (10, 100, 200):
-        pair = [Setting("gols-i", size), Setting("prls", size)]
+        pair = [Selection("gols-i", size), Selection("prls", size)]
         yield runs.part(
             f"GOLS-I makes fewer iterations than PrLS (B = {size})", "visibly fewer", pair, _lower("iterations")
         )
 
 
 def _mnist_two(runs: Evidence) -> Iterator[Part]:
-    pair = [Setting("prls", 10), Setting("gols-i", 10)]
+    pair = [Selection("prls", 10), Selection("gols-i", 10)]
     yield runs.part("PrLS beats GOLS-I at B = 10", "superior", pair, _lower("best_train_error"))
     for size in (100, 200):
-        pair = [Setting("gols-i", size), Setting("prls", size)]
+        pair = [Selection("gols-i", size), Selection("prls", size)]
         yield runs.part(f"GOLS-I beats PrLS (B = {size})", "convincingly", pair, _lower("best_train_error"))
 
 
@@ -248,32 +248,32 @@ def _cifar_one(runs: Evidence) -> Iterator[Part]:
     yield runs.part(
         "GOLS-I falls below 10% training error within 5,000 evaluations (B = 100)",
         "within 5,000 evaluations",
-        [Setting("gols-i", 100)],
+        [Selection("gols-i", 100)],
         _reach("tenth_error_at", 0, 5000),
     )
     yield runs.part(
         "PrLS reaches a training error of 50% at best (B = 100)",
         "0.5 after 10,000 evaluations",
-        [Setting("prls", 100)],
+        [Selection("prls", 100)],
         lambda some: (some["best_train_error"].median() >= 0.4, f"lowest {spread(some['best_train_error'])}"),
     )
 
 
 def _cifar_two(runs: Evidence) -> Iterator[Part]:
-    pair = [Setting("prls", 10), Setting("gols-i", 10)]
+    pair = [Selection("prls", 10), Selection("gols-i", 10)]
     yield runs.part("PrLS beats GOLS-I at B = 10", "outperforms", pair, _lower("best_train_error"))
     for size in (100, 200):
         yield runs.part(
             f"GOLS-I's test loss is lowest within the first 1,000 evaluations (B = {size})",
             "within 1,000",
-            [Setting("gols-i", size)],
+            [Selection("gols-i", size)],
             _reach("best_test_loss_at", 0, 1000),
         )
     for size in (100, 200):
         yield runs.part(
             f"the first steps of PrLS are near 0.1 (B = {size})",
             "0.1, falling to 1e-4",
-            [Setting("prls", size)],
+            [Selection("prls", size)],
             lambda some: (
                 0.03 <= some["step_early"].median() <= 0.3,
                 f"{spread(some['step_early'])} in the first tenth, {spread(some['step_late'])} in the last",
@@ -282,7 +282,7 @@ def _cifar_two(runs: Evidence) -> Iterator[Part]:
 
 
 def _ten_layers(runs: Evidence) -> Iterator[Part]:
-    gols, prls = [Setting("gols-i")], [Setting("prls")]
+    gols, prls = [Selection("gols-i")], [Selection("prls")]
     yield runs.part(
         "GOLS-I: evaluations per iteration (Table 3)",
         "1 to 28 (11 after the first), mean 1.3",
@@ -322,7 +322,7 @@ def _orders(runs: Evidence) -> Iterator[Part]:
     yield runs.part(
         "the steps of GOLS-I span up to 15 orders of magnitude with no parameter tuned",
         "15 orders available",
-        [Setting("gols-i", problem="bcwd-logr")],
+        [Selection("gols-i", problem="bcwd-logr")],
         lambda some: (
             bool(np.log10(some["step_max"].max() / some["step_min"].min()) >= 14.0),
             f"{some['step_min'].min():.2g} to {some['step_max'].max():.2g}; in one run "

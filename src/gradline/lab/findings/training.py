@@ -34,7 +34,7 @@ WORST = 100.0
 
 
 @dataclass(frozen=True)
-class Entry:
+class CaseMethod:
     """A method in a case.
 
     Args:
@@ -99,14 +99,14 @@ class Case:
     setting: Setting
     short: bool
     """Whether the budget is a share of the one at which training has flattened."""
-    entries: dict[str, Entry]
+    entries: dict[str, CaseMethod]
 
     @property
     def name(self) -> str:
         return f"{self.setting.name}, {self.setting.budget:,}"
 
     @property
-    def tuned(self) -> Entry | None:
+    def tuned(self) -> CaseMethod | None:
         """The tuned method with the lowest validation loss on the tuning seed: what one gets by tuning."""
         losses = {
             entry.method: min((run.final("validation_loss") for run in entry.candidates), default=math.inf)
@@ -116,7 +116,7 @@ class Case:
         name = lowest(losses)
         return None if name is None else self.entries[name]
 
-    def untuned(self) -> list[Entry]:
+    def untuned(self) -> list[CaseMethod]:
         """Return the methods without candidates but `OURS`, the lowest median loss first."""
         found = [entry for entry in self.entries.values() if entry.chosen is None and entry.method != OURS]
         return sorted(found, key=lambda entry: entry.validation_loss.median)
@@ -158,7 +158,7 @@ class Versus(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Training:
+class TrainingCases:
     """All cases of which there are runs, in the study's order."""
 
     cases: tuple[Case, ...]
@@ -172,9 +172,9 @@ class Training:
     def methods(self) -> list[str]:
         return list(dict.fromkeys(name for case in self.cases for name in case.entries))
 
-    def part(self, *, held_out: bool | None = None, short: bool | None = None) -> Training:
+    def part(self, *, held_out: bool | None = None, short: bool | None = None) -> TrainingCases:
         """Return some of the cases: of problems that are held out or not, of short budgets or not."""
-        return Training(
+        return TrainingCases(
             tuple(
                 case
                 for case in self.cases
@@ -228,7 +228,7 @@ def interval(logarithms: NDArray[np.float64], clusters: Sequence[str]) -> tuple[
     return float(low), float(high)
 
 
-def trained(records: Iterable[Trajectory], study: Study) -> Training:
+def trained(records: Iterable[Trajectory], study: Study) -> TrainingCases:
     """Sort runs into the cases of a study: those with its budgets, or else with the largest there is."""
     longest: dict[str, int] = {}
     for setting in study.settings:
@@ -238,18 +238,18 @@ def trained(records: Iterable[Trajectory], study: Study) -> Training:
         for setting, runs in by_setting(records, study.settings)
         if (entries := _entries(runs, study))
     ]
-    return Training(tuple(cases))
+    return TrainingCases(tuple(cases))
 
 
-def _entries(records: Sequence[Trajectory], study: Study) -> dict[str, Entry]:
+def _entries(records: Sequence[Trajectory], study: Study) -> dict[str, CaseMethod]:
     def reported(method: str | None) -> tuple[Trajectory, ...]:
         return tuple(run for run in records if run.method == method and run.seed in study.seeds)
 
-    entries = {method.name: Entry(method.name, reported(method.name)) for method in study.methods}
+    entries = {method.name: CaseMethod(method.name, reported(method.name)) for method in study.methods}
     for name, candidates, others in study.tuned:
         names = [method.name for method in candidates + others]
         tuning = [run for run in records if run.method in names and run.seed == study.tuning_seed]
         tuning.sort(key=lambda run: names.index(run.method))
         chosen = lowest({run.method: run.final("validation_loss") for run in tuning})
-        entries[name] = Entry(name, reported(chosen), chosen, tuple(tuning))
+        entries[name] = CaseMethod(name, reported(chosen), chosen, tuple(tuning))
     return {name: entry for name, entry in entries.items() if entry.runs}

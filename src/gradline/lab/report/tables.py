@@ -11,7 +11,7 @@ import pandas as pd
 from gradline.lab.figures import labels
 from gradline.lab.findings.comparison import Comparison
 from gradline.lab.findings.query import SETTINGS
-from gradline.lab.findings.training import Training
+from gradline.lab.findings.training import TrainingCases
 from gradline.lab.tools.formatting import count, number, percent, plural
 
 
@@ -58,7 +58,7 @@ def scores_table(comparison: Comparison, settings: Sequence[str] | None = None) 
     return text_table([*header, "by all seeds"], rows)
 
 
-def versus_table(training: Training) -> Table:
+def versus_table(training: TrainingCases) -> Table:
     """Return how each method compares with the best tuned one over all cases, the lowest loss first."""
     header = ["method", "validation loss", "95% interval", "median", "as good in", "test loss", "lower in"]
     found = {name: one for name in training.methods if (one := training.versus(name)) is not None}

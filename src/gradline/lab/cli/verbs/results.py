@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gradline.lab.findings.comparison import Comparison
-    from gradline.lab.findings.measures import Row
+    from gradline.lab.findings.measures import MethodRow
     from gradline.lab.findings.packed import Packed
-    from gradline.lab.findings.training import Entry, Training
+    from gradline.lab.findings.training import CaseMethod, TrainingCases
     from gradline.lab.report.tables import Table
 
 ORDER = 5
@@ -222,7 +222,7 @@ def _print(out: Console, found: Table, optional: tuple[str, ...]) -> None:
     print_table(out, header, rows, optional)
 
 
-def _line(row: Row) -> list[str]:
+def _line(row: MethodRow) -> list[str]:
     """Return the cells of a method on a setting."""
     reasons = "; ".join(dict.fromkeys(row.failures))
     return [
@@ -237,7 +237,7 @@ def _line(row: Row) -> list[str]:
     ]
 
 
-def _write_csv(file: str, rows: list[Row]) -> None:
+def _write_csv(file: str, rows: list[MethodRow]) -> None:
     """Write a line for each method on each setting."""
     import pandas as pd
 
@@ -253,7 +253,7 @@ def _write_csv(file: str, rows: list[Row]) -> None:
     pd.DataFrame(lines).to_csv(file, index=False)
 
 
-def _show_training(training: Training) -> None:
+def _show_training(training: TrainingCases) -> None:
     """Print a table for each case, and how each method compares with the best tuned one."""
     from gradline.lab.report.tables import versus_table
 
@@ -273,7 +273,7 @@ def _show_training(training: Training) -> None:
     _print(out, versus_table(training), optional)
 
 
-def _entry(entry: Entry) -> list[str]:
+def _entry(entry: CaseMethod) -> list[str]:
     """Return the cells of a method in a case."""
     return [
         entry.method,
