@@ -186,30 +186,25 @@ class SavedOptimizer(GradlineOptimizer):
         session = self._session
         session.driver, session.standing = saved.driver, saved.standing
         session.sensor.load_state(saved.sensor)
-        moving = [p for p in self._parameters() if DIRECTION in self.state.get(p, {})]
+        (moving, directions), (_, origins) = self._taken(DIRECTION), self._taken(ORIGIN)
         session.line = None
         if moving:
-            origins, directions = self._taken(moving, ORIGIN), self._taken(moving, DIRECTION)
             away = saved.standing is Standing.PROBE
             session.line = Line.restored(moving, origins, directions, away=away, ranks=session.context.ranks)
-        buffers = {}
-        for short in session.sensor.buffers:
-            name = BUFFER + short
-            held = [p for p in self._parameters() if name in self.state.get(p, {})]
-            buffers[short] = Displacement(held, [part.clone() for part in self._taken(held, name)])
-        session.sensor.buffers = buffers
-        session.kept = {}
-        for probe, (norm, slope, scalars) in saved.kept.items():
-            name = f"{KEPT}{probe}"
-            kept = [p for p in self._parameters() if name in self.state.get(p, {})]
-            session.kept[probe] = Evaluation(
-                Gradients(kept, self._taken(kept, name)).cloned(), norm, slope, list(scalars)
-            )
+        session.sensor.buffers = {
+            name: Displacement(*self._taken(BUFFER + name).cloned()) for name in session.sensor.buffers
+        }
+        session.kept = {
+            probe: Evaluation(self._taken(f"{KEPT}{probe}").cloned(), norm, slope, list(scalars))
+            for probe, (norm, slope, scalars) in saved.kept.items()
+        }
         for parameter in [p for p, held in self.state.items() if not held]:
             del self.state[parameter]  # optimizers initialise their state only if it is empty
 
-    def _taken(self, parameters: list[Tensor], name: str) -> list[Tensor]:
-        return [local(self.state[p].pop(name)) for p in parameters]
+    def _taken(self, name: str) -> Gradients:
+        """Remove a tensor from the state of all parameters that have it; return both (of gradients or others)."""
+        held = [p for p in self._parameters() if name in self.state.get(p, {})]
+        return Gradients(held, [local(self.state[p].pop(name)) for p in held])
 
     def _hold_buffers(self) -> None:
         """Put the buffers of line and sensor into the parameters' state, from which torch's checkpoints are made.
