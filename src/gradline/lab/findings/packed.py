@@ -28,7 +28,8 @@ import numpy as np
 from gradline.lab.findings import traces
 from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
-from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.files import Report, atomic_write
+from gradline.lab.tools.formatting import plural
 from gradline.lab.tools.packing import plain_number
 
 KIND = "runs of a comparison by gradline"
@@ -123,10 +124,12 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     return path
 
 
-def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
-    """Add runs of a comparison to a packed file, which need not exist; return what it then holds.
+def add(packed: Packed, path: str | os.PathLike[str], *, report: Report | None = None) -> Packed:
+    """Add runs to a packed file, which need not exist; return what it then holds.
 
-    A run of the file is replaced by one of the same problem, batch size, budget, method and seed.
+    A run of a comparison is replaced by one of the same problem, batch size, budget, method and seed, other runs by
+    those of the same key. Of a method that has been revised, the other runs of the last revision on a problem are kept:
+    earlier ones have other steps.
     """
     before = unpack(path) if Path(path).exists() else Packed((), {})
     before.check(packed.targets)
@@ -136,10 +139,23 @@ def add(packed: Packed, path: str | os.PathLike[str]) -> Packed:
         {**before.targets, **packed.targets},
         tuple(dict.fromkeys((*before.commands, *packed.commands))),
         {**before.memory, **packed.memory},
-        before.traces,
+        _latest({one.key: one for one in (*before.traces, *packed.traces)}, report),
     )
     pack(after, path)
     return after
+
+
+def _latest(found: dict[str, traces.Trace], report: Report | None) -> tuple[traces.Trace, ...]:
+    """Return the runs of the last revision of each method on each problem."""
+    revisions = {key: int(one.header.run.method.to_dict()["revision"]) for key, one in found.items()}
+    last: dict[tuple[str, str], int] = {}
+    for key, one in found.items():
+        last[one.problem, one.method] = max(revisions[key], last.get((one.problem, one.method), 0))
+    kept = tuple(one for key, one in found.items() if revisions[key] == last[one.problem, one.method])
+    if len(kept) < len(found) and report is not None:
+        earlier = plural(len(found) - len(kept), "run")
+        report(f"not kept, because there are runs of the same methods after they were revised: {earlier}")
+    return kept
 
 
 def unpack(path: str | os.PathLike[str]) -> Packed:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from gradline.lab.findings.packed import NAMES, Packed, pack, portable, unpack
+from gradline.lab.findings.packed import NAMES, Packed, add, portable, unpack
 from gradline.lab.findings.query import stored
 from gradline.lab.findings.traces import POINTS, Trace, thin
 from gradline.lab.findings.trajectory import trajectories
@@ -57,29 +57,11 @@ def pack_directory(
     """Add the runs of a directory that are of no comparison to a packed file; return what it holds.
 
     Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
-    by several people: see `known_runs`. Of a method that has been revised, the runs of the last revision on a problem
-    are kept: earlier ones have other steps.
+    by several people: see `known_runs`.
     """
-    before = unpack(path) if Path(path).exists() else Packed((), {})
-    new = traces(directory, points=PACKED_POINTS, report=report)
-    found = _latest({one.key: one for one in (*before.traces, *new) if not one.header.run.benchmark}, report)
-    made_by = dict.fromkeys((*before.commands, *portable(commands(directory))))
-    packed = replace(before, commands=tuple(made_by), traces=found)
-    pack(packed, path)
-    return packed
-
-
-def _latest(found: dict[str, Trace], report: Report | None) -> tuple[Trace, ...]:
-    """Return the runs of the last revision of each method on each problem."""
-    revisions = {key: int(one.header.run.method.to_dict()["revision"]) for key, one in found.items()}
-    last: dict[tuple[str, str], int] = {}
-    for key, one in found.items():
-        last[one.problem, one.method] = max(revisions[key], last.get((one.problem, one.method), 0))
-    kept = tuple(one for key, one in found.items() if revisions[key] == last[one.problem, one.method])
-    if len(kept) < len(found) and report is not None:
-        earlier = plural(len(found) - len(kept), "run")
-        report(f"not kept, because there are runs of the same methods after they were revised: {earlier}")
-    return kept
+    found = traces(directory, points=PACKED_POINTS, report=report)
+    new = tuple(one for one in found if not one.header.run.benchmark)
+    return add(Packed((), {}, portable(commands(directory)), traces=new), path, report=report)
 
 
 def known_runs(path: str | os.PathLike[str], study: Study, *, report: Report | None = None) -> dict[str, float]:

@@ -158,7 +158,7 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
         names = {setting.problem.name for setting in wanted.settings}
         records = tuple(record for record in found.records if record.problem in names)
         if chosen.pack and records:  # perhaps without cases: the tuning seed's runs may be in the file alone
-            _packed(chosen.pack, len(files.add(replace(found, records=records), chosen.pack).records))
+            _packed(chosen.pack, len(files.add(replace(found, records=records, traces=()), chosen.pack).records))
         if training.cases:
             _show_training(training)
         return bool(training.cases or (chosen.pack and records))
@@ -178,7 +178,7 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
     if chosen.pack:
         there = {record.setting for record in known.records}
         targets = {setting: target for setting, target in found.targets.items() if setting in there}
-        _packed(chosen.pack, len(files.add(replace(found, targets=targets), chosen.pack).records))
+        _packed(chosen.pack, len(files.add(replace(found, targets=targets, traces=()), chosen.pack).records))
     if chosen.csv_file:
         _write_csv(chosen.csv_file, known.rows)
     _show_comparison(found, known)
