@@ -37,7 +37,7 @@ DEFAULT = ("angle", "adam-0.001", "adamw-cosine", "prodigy", "schedule-free")
 MINUTES = 5.0
 """Minutes that a comparison takes where no budget is given."""
 POINTS = 40
-"""How often losses and errors of a run are measured."""
+"""Measurements of losses and errors in a run."""
 FEWEST = 100
 """Evaluations of a run, at least, where minutes are given."""
 PACE_SECONDS = 2.0
@@ -47,9 +47,9 @@ PAGE_SECONDS = 3.0
 RUNNING = 0.6
 """Share of the minutes that runs have at least, however long workers take to start."""
 MARGIN = 1.25
-"""How much slower runs may become than they were while they were measured."""
+"""Factor by which runs may become slower than measured."""
 PLAN = "compare.json"
-"""The file of a directory that says how many evaluations the minutes were found to be enough for."""
+"""File of a directory with the number of evaluations per run that the minutes allow."""
 
 
 def compare(
@@ -167,7 +167,7 @@ def _methods(names: Sequence[str], notice: Callable[[str], None]) -> tuple[Metho
 
 
 def _planned(directory: Path, wanted: dict[str, Any]) -> int | None:
-    """Return the budget that was found before for the same wish: runs of another one would not go on."""
+    """Return the budget that an earlier call stored for the same arguments, so that its runs are resumed; or `None`."""
     try:
         known = json.loads((directory / PLAN).read_text(encoding="utf-8"))
         return int(known["budget"]) if known["wanted"] == wanted else None
@@ -227,7 +227,7 @@ def _plan(
 def _measured(
     problem: Script, methods: Sequence[Method], batch_size: int, torch_threads: int, place: int, workers: int
 ) -> tuple[_Pace, float]:
-    """Return the mean pace of a worker's share of the methods, and the seconds that this took after a first step."""
+    """Return the mean pace of a worker's share of the methods, and the seconds that measuring it took."""
     share = methods[place % len(methods) :: workers]
     options: dict[str, Any] = {"seed": 0, "budget": 10**9, "record_every": 10**9, "benchmark": True}
     runs = [Run(problem=problem, method=method, batch_size=batch_size, **options) for method in share]

@@ -85,7 +85,7 @@ class Outcome:
 
     @property
     def sentences(self) -> list[str]:
-        """What to conclude, in a few sentences."""
+        """The conclusions, in a few sentences."""
         if math.isinf(self.best.validation_loss.median):
             return ["Every method failed or diverged."]
         seeds = len(self.study.seeds)

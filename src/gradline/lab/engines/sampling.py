@@ -1,4 +1,4 @@
-"""What both engines know of a run: its batches, when it ends in a stall, and which states it continues."""
+"""What both engines share: the batches of a run, when a stall ends it, and finding runs by the keys of a state."""
 
 from __future__ import annotations
 

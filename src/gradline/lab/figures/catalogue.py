@@ -1,4 +1,4 @@
-"""What every figure has, whether it is a module of its own or one of many alike."""
+"""`Entry`, the description of a figure, and the keys that sort runs into its panels and lines."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class Heat:
     behind: Array
     """Decades behind the best; infinite: failed, NaN: not run."""
     scores: Array
-    """Of each method, its loss over the best one's (see `gradline.lab.findings.comparison.Score`)."""
+    """Loss of each method over the best one's (see `gradline.lab.findings.comparison.Score`)."""
 
 
 def heat_data(comparison: Comparison) -> Heat:

@@ -87,7 +87,7 @@ SettingKey: TypeAlias = tuple[str, str, int, str, int | None]
 
 
 class Measure(NamedTuple):
-    """What is shown of runs, and how."""
+    """A measure of runs and its scale in figures."""
 
     name: str
     words: str
@@ -202,7 +202,7 @@ def quantiles(curve: Curve, measure: Measure) -> Band:
 
 
 class Planned(NamedTuple):
-    """What a study has of one setting."""
+    """Number of seeds and budget that a study has for one setting."""
 
     problem: str
     method: str
@@ -217,7 +217,7 @@ class Curves:
 
     curves: tuple[Curve, ...]
     planned: tuple[Planned, ...] = ()
-    """What the whole study has; `notes` compares the curves with it."""
+    """Settings of the whole study; `notes` compares the curves with them."""
 
     def of(self, **wanted: Any) -> list[Curve]:
         """Return the curves whose fields have the given values, or one of the values in a tuple."""

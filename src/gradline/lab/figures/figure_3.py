@@ -38,7 +38,7 @@ class Data:
     optimum: float
     """Where the full-batch slope changes sign (on a straight line between two steps)."""
     optima: Array
-    """Where each mini-batch's slope does."""
+    """Where the slope of each mini-batch changes sign."""
     minima: Array
     """Steps of local minima of the dynamic values."""
     sign_changes: Array

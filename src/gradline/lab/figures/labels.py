@@ -30,7 +30,7 @@ METHODS = {
     "prodigy": "Prodigy",
 }
 VARIANTS = {"-published-loss": "with the published loss", "-as-published": "as published"}
-"""What is said of problems whose names end so."""
+"""Endings of names of problems, and what they mean."""
 
 
 def problem(name: str) -> str:

@@ -31,7 +31,7 @@ class Data:
     direction_batch_sizes: NDArray[np.int64]
     batch_sizes: NDArray[np.int64]
     runs: NDArray[np.int64]
-    """How many."""
+    """Number of runs."""
     train_loss: Array
     test_error: Array
 

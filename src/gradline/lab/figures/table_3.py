@@ -20,7 +20,7 @@ PAPER = "GOLS-I: 1 to 28 evaluations in an iteration (at most 11 after the first
 NEEDS = ("netpi-10",)
 
 PUBLISHED = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
-"""What the paper has; it does not tell PrLS's first iteration from the others."""
+"""The paper's numbers; it does not distinguish PrLS's first iteration from the others."""
 
 
 class ProbeCounts(NamedTuple):

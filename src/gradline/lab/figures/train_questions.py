@@ -75,10 +75,10 @@ class Spent:
     case: str
     held_out: bool
     ours: float
-    """Of one run without tuning; of the whole run where it did not reach the target."""
+    """Seconds of one run without tuning: to the target, or of the whole run if it did not reach it."""
     reached: bool
     tuned: float
-    """Of all candidates, and of the chosen one until the target."""
+    """Seconds of all candidates on the tuning seed, and of the chosen one to the target."""
     candidates: int
 
 

@@ -1,1 +1,1 @@
-"""What follows from a store of runs: queries, claims, scores and profiles."""
+"""Results computed from a store of runs: tables, claims, scores and profiles."""

@@ -18,7 +18,7 @@ from gradline.lab.tools.threads import threads
 from gradline.torch.private import DispatchMode, leaves
 
 WIDTH = 600
-"""Of a square layer: its parameters are so many more than its inputs and outputs that only they count."""
+"""Width of a square layer, so large that inputs and outputs are negligible beside the parameters."""
 STEPS = 12
 """Some methods need a few steps before they hold all that they will; SaLSA searches in every one of the first ten."""
 

@@ -34,19 +34,19 @@ from gradline.lab.tools.packing import plain_number
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 3
-"""Of the file. A file of another format is not believed, but for format 2, which had fewer columns."""
+"""Format of the file. Files of format 2, which had fewer columns, are read too, and no others."""
 COLUMNS = Point._fields
 NAMES = ("problem", "revision", "batch_size", "method", "seed", "budget")
 POINTS = 20
-"""Of a curve, at most."""
+"""Largest number of points of a curve."""
 DIGITS = 5
 """Significant digits of all points but those that measures are read from."""
 MOST_BYTES = 2**28
-"""Of a file when it is unpacked: a hundred times as many as all methods on all problems need."""
+"""Largest size of an unpacked file: a hundred times as much as all methods on all problems need."""
 PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
 FLAGS = ("quiet",)
-"""Likewise, without a value."""
+"""Options of the same kind that have no value."""
 
 
 class Damaged(ValueError):  # noqa: N818 - it is said of the file

@@ -1,4 +1,4 @@
-"""What is read from the study `train`: models as they come out of training, with and without tuning.
+"""Results of the study `train`: losses at the end of training, with and without tuning.
 
 A case is a problem with a batch size and a budget. Losses are those of validation samples at the end of a run. A tuned
 method is a group of candidates: the one with the lowest loss on the tuning seed is reported on the other seeds, and all
@@ -28,7 +28,7 @@ UNTOUCHED = "adam-0.001"
 CLOSE = 1.02
 """A loss of at most so many times another one is as good."""
 RESAMPLES = 2000
-"""Of a bootstrap interval, over problems."""
+"""Number of bootstrap samples of an interval, drawn over problems."""
 WORST = 100.0
 """A ratio of losses counts at most so much, and so does a failure."""
 
@@ -141,7 +141,7 @@ class Versus(NamedTuple):
     ratio: float
     """Geometric mean of validation losses over the other's."""
     middle: float
-    """Their median."""
+    """Median of validation losses over the other's."""
     close: int
     """Cases where it ends at most `CLOSE` times as high: as good or better."""
     low: float

@@ -1,4 +1,4 @@
-"""What is compared of a run: its measured points, how it ended, and its name. From a store or a packed file."""
+"""`Trajectory`: the part of a run that comparisons need, its measured points and how it ended."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Point(NamedTuple):
     evaluations: float
     steps: int
     seconds: float
-    """Of training so far; measuring does not count."""
+    """Seconds of training so far, without measuring."""
     cpu_seconds: float
     """Seconds that the processor worked for it: what other programs take is not in them."""
     train_loss: float
     test_error: float
-    """Of problems that have no such error, the test loss."""
+    """Test error; the test loss if a problem has no error."""
     test_loss: float = math.nan
     validation_loss: float = math.nan
     validation_error: float = math.nan
@@ -40,7 +40,7 @@ class Trajectory:
 
     problem: str
     revision: int
-    """Of the problem."""
+    """Revision of the problem."""
     batch_size: int
     method: str
     seed: int
@@ -51,7 +51,7 @@ class Trajectory:
     versions: dict[str, str]
     points: tuple[Point, ...]
     key: str = ""
-    """Of the run, a hash of all its settings; empty in files of versions that did not pack it."""
+    """Key of the run, a hash of all its settings; empty in packed files of earlier versions."""
 
     @property
     def setting(self) -> str:
@@ -60,7 +60,7 @@ class Trajectory:
 
     @property
     def name(self) -> str:
-        """What it is called in messages."""
+        """Name in messages."""
         return f"{self.setting}, {self.method}, seed {self.seed}, {self.budget} evaluations, revision {self.revision}"
 
     @property

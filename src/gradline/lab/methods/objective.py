@@ -1,4 +1,4 @@
-"""What a method gets of a task: a model, and losses on mini-batches whose evaluations are counted."""
+"""`Objective`: the model of a task, and its losses on mini-batches, whose evaluations are counted."""
 
 from __future__ import annotations
 

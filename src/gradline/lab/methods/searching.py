@@ -206,6 +206,6 @@ OWN = (
     SearchMethod("gols-i-adam-0", searches.GolsI(), Direction.of("adam", {"betas": (0.0, 0.999)})),
     SearchMethod("prls", searches.Prls()),
 )
-"""What stands for gradline in comparisons."""
+"""Methods of gradline in comparisons."""
 OTHERS = (*_with_defaults(), *(SearchMethod(f"fixed-{step}", searches.Fixed(float(step))) for step in (1, 10, 100)))
 """Every other search, with its default settings."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Activation(Enum):
-    """What follows every layer, the last one too."""
+    """Activation function after every layer, including the last."""
 
     SIGMOID = "sigmoid"
     TANH = "tanh"

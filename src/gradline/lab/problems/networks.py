@@ -53,9 +53,9 @@ class Criterion:
     values: Callable[[Tensor, Tensor, int], Tensor]
     """Losses from pre-activations and targets whose units are counted by the given dimension."""
     deltas: Callable[[Tensor, Tensor, int], Tensor]
-    """What is used as their derivatives with respect to the pre-activations."""
+    """Derivatives of the losses with respect to the pre-activations, as used for training."""
     consistent: bool
-    """Whether that is what they are."""
+    """Whether `deltas` are the true derivatives."""
 
     def __call__(self, outputs: Tensor, targets: Tensor) -> Tensor:
         """Return losses whose gradients with respect to the pre-activations are `deltas`."""

@@ -14,7 +14,7 @@ from gradline.lab.problems.task import Measured, Task
 POINTS = 512
 WIDTH = 32
 FAST = 4
-"""How many half-waves the fast part of the solution has."""
+"""Number of half-waves of the fast part of the solution."""
 
 
 class Solution(nn.Module):

@@ -13,7 +13,7 @@ from gradline.lab.problems.task import Task
 
 FEATURES = 40
 CONDITION = 1e4
-"""Of the Hessian, about."""
+"""Condition number of the Hessian, about."""
 NOISE = 0.01
 ROWS, COLUMNS, RANK, FITTED_RANK = 120, 80, 4, 6
 

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
 
 
 class Measured(NamedTuple):
-    """What a model is judged by; NaN where a problem has no such measure."""
+    """Losses and errors of a model; NaN if a problem has no such measure."""
 
     train_loss: float
     train_error: float
     test_loss: float
     test_error: float
     validation_loss: float = math.nan
-    """Of samples that are not trained on and that learning rates are chosen by."""
+    """Loss of validation samples, which are not trained on and decide the choice of learning rates."""
     validation_error: float = math.nan
 
 

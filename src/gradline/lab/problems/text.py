@@ -17,7 +17,7 @@ from gradline.lab.problems.task import Task
 
 CONTEXT = 24
 UNITS = 64
-"""Of the LSTM."""
+"""Units of the LSTM."""
 WIDTH = 32
 HEADS = 4
 LAYERS = 2

@@ -16,9 +16,9 @@ from gradline.lab.problems.supervised import Part, Split, build_task, cross_entr
 from gradline.lab.problems.task import Task
 
 SHIFT = 2
-"""Pixels that an image is shifted by, at most."""
+"""Largest shift of an image, in pixels."""
 GROUPS = 4
-"""Of GroupNorm."""
+"""Groups of GroupNorm."""
 PRETRAINING = (400, 64, 1e-3)
 """Steps, batch size and learning rate of Adam by which the network to be fine-tuned is trained before."""
 OLD_CLASSES = 5

@@ -17,7 +17,7 @@ from gradline.lab.findings.traces import Trace, column
 from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
 
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
-"""What is packed of each run, for every point of its grid; angles in degrees."""
+"""Numbers of each run on the page, for every point of its grid; angles in degrees."""
 
 LOOKS = ("mean and deviation", "all runs")
 

@@ -18,9 +18,9 @@ from gradline.lab.tools.packing import plain_number
 from gradline.protocol import Record, Value
 
 SEARCHES = 12
-"""Of each run that are shown."""
+"""Number of searches shown of each run."""
 PROBES = 60
-"""Shown of one search, at most."""
+"""Largest number of probes shown of one search."""
 
 
 def searches(runs: Sequence[Run]) -> tuple[list[dict[str, Any]], list[str]]:

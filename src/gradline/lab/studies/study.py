@@ -47,9 +47,9 @@ class Tuned(NamedTuple):
     name: str
     """Name of the chosen one in results."""
     candidates: tuple[Method, ...]
-    """Those to be run on the tuning seed."""
+    """Methods to be run on the tuning seed."""
     others: tuple[Method, ...] = ()
-    """Those that are not, but whose results count where they are there."""
+    """Methods that are not run, but can be chosen if their results are there."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 BITS = 12
-"""Of the fraction of a number."""
+"""Bits of the fraction of a packed number."""
 
 
 def plain_number(value: Any, digits: int) -> Any:

@@ -1,4 +1,4 @@
-"""Where one row of a large network is, with its gradients as the factors that backpropagation gives.
+"""Parameters of one row of a large network, with its gradients as the factors that backpropagation gives.
 
 The gradient of a layer on B samples is δ aᵀ, a product of rank B, and steepest descent moves along it. So neither the
 point x = x0 - α g0 nor its gradient need be written to memory, which is where the time of a large network with small

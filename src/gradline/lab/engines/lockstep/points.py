@@ -1,4 +1,4 @@
-"""Where n rows are: x0 and the gradient g0 there, and the point x under evaluation with its gradient g.
+"""Parameters of n rows: origins x0 with gradients g0, and the points x under evaluation with gradients g.
 
 Steepest descent moves along d = -g0, so directions need no room of their own: x = x0 - α g0, always from x0.
 """
