@@ -41,7 +41,13 @@ ORDER = 5
 @click.option("--method", multiple=True, metavar="NAME", help="Only this method. Repeatable.")
 @click.option("--batch-size", type=whole, multiple=True, metavar="B", help="Only this batch size. Repeatable.")
 @click.option("--runs", is_flag=True, help="Print a line for each run, not for all seeds together.")
-@click.option("--csv", "csv_file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a line for each run.")
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write a line for each run; of `compare`, for each method and setting.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every run's summary as JSON.")
 @click.option(
     "--study",
@@ -92,6 +98,11 @@ def verb(
         _packed(pack, len(pack_directory(source, pack, report=warn).traces))
         return
     frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
+    if frame.empty and Path(source).is_file():
+        raise click.ClickException(
+            f"{source} has no such results (runs of a comparison in a packed file cannot be shown with --runs, --json "
+            f"or --study '')"
+        )
     if frame.empty:
         raise click.ClickException(f"{source} has no such results; `gradline run STUDY --out {source}` makes some")
     if csv_file:
@@ -147,18 +158,20 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
     from gradline.lab.findings.reading import read
     from gradline.lab.findings.training import trained
 
+    whole = studies.load(study)
     try:
         wanted = studies.load(study, problems=chosen.problems, methods=chosen.methods, batch_sizes=chosen.batch_sizes)
     except studies.StudyError:
-        studies.load(study)  # raises if the study itself is at fault, and not what was chosen of it
-        return False
+        return False  # it has no such problem, method or batch size
     found = read(source, wanted, report=warn)
-    if wanted.tuned:
+    if whole.tuned:
         training = trained(found.records, wanted)
         names = {setting.problem.name for setting in wanted.settings}
         records = tuple(record for record in found.records if record.problem in names)
         if chosen.pack and records:  # perhaps without cases: the tuning seed's runs may be in the file alone
             _packed(chosen.pack, len(files.add(replace(found, records=records, traces=()), chosen.pack).records))
+        if training.cases and chosen.csv_file:
+            _write_training(chosen.csv_file, training)
         if training.cases:
             _show_training(training)
         return bool(training.cases or (chosen.pack and records))
@@ -253,6 +266,22 @@ def _write_csv(file: str, rows: list[MethodRow]) -> None:
     pd.DataFrame(lines).to_csv(file, index=False)
 
 
+def _write_training(file: str, training: TrainingCases) -> None:
+    """Write a line for each run of each case."""
+    import pandas as pd
+
+    measured = ("validation_loss", "validation_error", "test_loss", "train_loss")
+    lines = [
+        {"case": case.name, "method": entry.method, "chosen": entry.chosen or "", "seed": run.seed}
+        | {name: run.final(name) for name in measured}
+        | {"cpu_seconds": run.points[-1].cpu_seconds if run.points else None, "status": run.status.value}
+        for case in training.cases
+        for entry in case.entries.values()
+        for run in entry.runs
+    ]
+    pd.DataFrame(lines).to_csv(file, index=False)
+
+
 def _show_training(training: TrainingCases) -> None:
     """Print a table for each case, and how each method compares with the best tuned one."""
     from gradline.lab.report.tables import versus_table
@@ -268,9 +297,10 @@ def _show_training(training: TrainingCases) -> None:
         ]
         print_table(out, header, rows, ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
         out.print()
-    out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
-    optional = ("failed runs", "higher in all seeds", "95% interval", "lower in", "median")
-    _print(out, versus_table(training), optional)
+    table = versus_table(training)
+    if table.rows:
+        out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
+        _print(out, table, ("failed runs", "higher in all seeds", "95% interval", "lower in", "median"))
 
 
 def _entry(entry: CaseMethod) -> list[str]:
