@@ -34,6 +34,7 @@ from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.isolation import isolated
 from gradline.torch.private import foreach_add_, foreach_copy_
+from gradline.torch.snapshot import Snapshot
 
 NAME = "ordinary"
 VERSION = 2
@@ -72,7 +73,8 @@ class Ordinary:
         """Make one step of the current run."""
         if self._training is None:
             self._training = _Training(self._waiting.pop(0), self._data)
-            self._training.start()
+            if not self._training.over:
+                self._training.measure()
         training = self._training
         training.iterate()
         if training.over:
@@ -150,10 +152,6 @@ class _Training:
         own = None if stepper is None or _foreign(self.run) else stepper.evaluations
         return self._objective.counter.evaluations if own is None else own
 
-    def start(self) -> None:
-        if not self.over:
-            self._measure()
-
     def iterate(self) -> None:
         if self.over:
             return
@@ -178,7 +176,7 @@ class _Training:
         stalled = record is not None and stuck(record) and ends_in_stall(self.run, self._objective.task.samples)
         self.over = stalled or made >= self.run.budget
         if self.table.due(made) or self.over:
-            self._measure(self._angle() if self.run.angle and searched else math.nan)
+            self.measure(self._angle() if self.run.angle and searched else math.nan)
 
     def ended(self) -> _Ended:
         """Return the run, its table, and how it ended."""
@@ -193,7 +191,7 @@ class _Training:
         self._reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
     @torch.no_grad()
-    def _measure(self, angle: float = math.nan) -> None:
+    def measure(self, angle: float = math.nan) -> None:
         """Measure losses and errors, and end a run whose parameters are not finite any more."""
         with self._apart(keep=False), self._stepper.measured() as model:
             was_training = model.training
@@ -228,8 +226,8 @@ class _Training:
         """Return the gradient of all samples at a point; parameters and gradients stay as they are."""
         found = self._objective.task
         parameters: list[Tensor] = [*self._objective.parameters]
-        here = [parameter.detach().clone() for parameter in parameters]
-        total = [torch.zeros_like(parameter) for parameter in here]
+        here = Snapshot(parameters)
+        total = [torch.zeros_like(parameter) for parameter in here.values]
         try:
             with torch.no_grad():
                 foreach_copy_(parameters, list(point))
@@ -238,8 +236,7 @@ class _Training:
                 loss = found.losses(self._objective.model, chosen).sum() / found.samples
                 foreach_add_(total, torch.autograd.grad(loss, parameters))
         finally:
-            with torch.no_grad():
-                foreach_copy_(parameters, here)
+            here.restore()
         return total
 
     def state_dict(self) -> dict[str, Any] | None:

@@ -52,10 +52,9 @@ class Data:
 @threads()
 def data(*, batch_size: int = 50) -> Data:
     """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind."""
-    import torch
-
     import gradline
     from gradline import landscape
+    from gradline.torch.snapshot import Snapshot
 
     model, loss, samples = iris()
     optimizer = gradline.GOLSI(model.parameters())
@@ -63,23 +62,19 @@ def data(*, batch_size: int = 50) -> Data:
     closure = draws.closure(optimizer, lambda x, y: loss(x, y).mean())
     found: dict[str, Searched] = {}
     for number in range(1, LONGEST + 1):
-        before = [parameter.detach().clone() for parameter in model.parameters()]
+        before = Snapshot(list(model.parameters()))
         optimizer.step(closure)
         record = optimizer.last
         assert record is not None
         kind = _kind(record)
         if number == 1 or kind is None or kind in found or not record.step:
             continue
-        after = [parameter.detach().clone() for parameter in model.parameters()]
-        direction = [(b - a) / record.step for a, b in zip(before, after, strict=True)]
+        after = Snapshot(before.parameters)
+        direction = [(b - a) / record.step for a, b in zip(before.values, after.values, strict=True)]
         steps = np.linspace(0.0, 1.2 * max(step for step, _ in record.transcript), 120)
-        with torch.no_grad():
-            for parameter, there in zip(model.parameters(), before, strict=True):
-                parameter.copy_(there)
+        before.restore()
         seen = landscape.line(model, lambda x, y: loss(x, y).mean(), samples, steps=steps, direction=direction)
-        with torch.no_grad():
-            for parameter, there in zip(model.parameters(), after, strict=True):
-                parameter.copy_(there)
+        after.restore()
         assert seen.full is not None
         found[kind] = Searched(kind, number, record, steps, seen.full.slopes)
         if len(found) == len(KINDS):
