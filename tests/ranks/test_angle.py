@@ -218,6 +218,28 @@ def test_a_loss_that_is_not_finite_on_one_rank_is_so_for_all(two, kind, first, t
     assert all(tensor.isfinite().all() for tensor in [*points, *averages])
 
 
+def overflowing_shard(rank, size, what):
+    """Train; one rank's shard overflows: its squared gradients, or its parameters in the first search."""
+    problem = Trained(rank, size, kind="fsdp", search=None, model=net, dtype=torch.float32)
+    for turn in range(TURNS):
+        problem.closure()
+        for parameter in problem.model.parameters():
+            if what == "gradients" and turn in (14, 15):
+                parameter.grad.to_local().fill_(1e25 if rank else 1.0)
+            elif what == "parameters" and turn == 3 and rank:
+                parameter.detach().to_local().fill_(float("inf"))
+        problem.optimizer.step()
+    return numbers(problem), joined(problem)
+
+
+@pytest.mark.parametrize("what", ["gradients", "parameters"])
+def test_a_shard_that_overflows_is_rejected_on_all_ranks(two, what):
+    (mine, points), (its, its_points) = two(overflowing_shard, what)
+    assert mine == its
+    assert all(map(torch.equal, points, its_points))
+    assert all(tensor.isfinite().all() for tensor in points)
+
+
 def evaluated(rank, size):
     """Predictions with averaged parameters and statistics, and whether training continues where it was."""
     problem = trained(rank, size, "ddp", model=Fragile)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import shutil
 from dataclasses import replace
 
@@ -53,6 +54,23 @@ def test_it_is_shown_packed_and_drawn(made, tmp_path, capsys, monkeypatch):
     assert capsys.readouterr().out == shown.out
     assert verb("figures", file, "--out", tmp_path) == 0
     assert (tmp_path / "train_quality.png").stat().st_size > 1000
+
+
+def test_runs_of_one_method_are_shown_and_written_case_by_case(made, file, tmp_path, capsys):
+    lines = tmp_path / "runs.csv"
+    for source in (made, file):
+        assert verb("results", source, "--method", "adam-0.001", "--csv", lines) == 0
+        shown = capsys.readouterr().out
+        assert "diabetes-mlp/16, 8" in shown
+        assert "best tuned method" not in shown, "without one there is nothing to compare with"
+        with lines.open() as opened:
+            rows = list(csv.DictReader(opened))
+        assert [(row["case"], row["method"], row["seed"]) for row in rows] == [
+            ("diabetes-mlp/16, 8", "adam-0.001", seed) for seed in "01"
+        ]
+        assert all(0.0 < float(row["validation_loss"]) < 10.0 for row in rows)
+    assert verb("results", file, "--runs") == 2
+    assert "cannot be shown with --runs" in " ".join(capsys.readouterr().err.split())
 
 
 def test_it_is_on_the_page_of_a_report(made, tmp_path):

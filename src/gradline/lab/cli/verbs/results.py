@@ -41,7 +41,13 @@ ORDER = 5
 @click.option("--method", multiple=True, metavar="NAME", help="Only this method. Repeatable.")
 @click.option("--batch-size", type=whole, multiple=True, metavar="B", help="Only this batch size. Repeatable.")
 @click.option("--runs", is_flag=True, help="Print a line for each run, not for all seeds together.")
-@click.option("--csv", "csv_file", type=click.Path(dir_okay=False), metavar="FILE", help="Write a line for each run.")
+@click.option(
+    "--csv",
+    "csv_file",
+    type=click.Path(dir_okay=False),
+    metavar="FILE",
+    help="Write a line for each run; of `compare`, for each method and setting.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print every run's summary as JSON.")
 @click.option(
     "--study",
@@ -92,6 +98,11 @@ def verb(
         _packed(pack, len(pack_directory(source, pack, report=warn).traces))
         return
     frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
+    if frame.empty and Path(source).is_file():
+        raise click.ClickException(
+            f"{source} has no such results (runs of a comparison in a packed file cannot be shown with --runs, --json "
+            f"or --study '')"
+        )
     if frame.empty:
         raise click.ClickException(f"{source} has no such results; `gradline run STUDY --out {source}` makes some")
     if csv_file:
@@ -145,17 +156,19 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
     from gradline.lab.findings import packed as files
     from gradline.lab.findings.reading import read, read_training
 
+    whole = studies.load(study)
     try:
         wanted = studies.load(study, problems=chosen.problems, methods=chosen.methods, batch_sizes=chosen.batch_sizes)
     except studies.StudyError:
-        studies.load(study)  # raises if the study itself is at fault, and not what was chosen of it
-        return False
-    if wanted.tuned:
+        return False  # it has no such problem, method or batch size
+    if whole.tuned:
         found, training = read_training(source, wanted, report=warn)
         names = {setting.problem.name for setting in wanted.settings}
         records = tuple(record for record in found.records if record.problem in names)
         if chosen.pack and records:  # perhaps without cases: the tuning seed's runs may be in the file alone
             _packed(chosen.pack, len(files.add(replace(found, records=records), chosen.pack).records))
+        if training.cases and chosen.csv_file:
+            _write_training(chosen.csv_file, training)
         if training.cases:
             _show_training(training)
         return bool(training.cases or (chosen.pack and records))
@@ -250,6 +263,22 @@ def _write_csv(file: str, rows: list[Row]) -> None:
     pd.DataFrame(lines).to_csv(file, index=False)
 
 
+def _write_training(file: str, training: Training) -> None:
+    """Write a line for each run of each case."""
+    import pandas as pd
+
+    measured = ("validation_loss", "validation_error", "test_loss", "train_loss")
+    lines = [
+        {"case": case.name, "method": entry.method, "chosen": entry.chosen or "", "seed": run.seed}
+        | {name: run.final(name) for name in measured}
+        | {"cpu_seconds": run.points[-1].cpu_seconds if run.points else None, "status": run.status.value}
+        for case in training.cases
+        for entry in case.entries.values()
+        for run in entry.runs
+    ]
+    pd.DataFrame(lines).to_csv(file, index=False)
+
+
 def _show_training(training: Training) -> None:
     """Print a table for each case, and how each method compares with the best tuned one."""
     from gradline.lab.report.tables import versus_table
@@ -265,9 +294,10 @@ def _show_training(training: Training) -> None:
         ]
         print_table(out, header, rows, ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
         out.print()
-    out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
-    optional = ("failed runs", "higher in all seeds", "95% interval", "lower in", "median")
-    _print(out, versus_table(training), optional)
+    table = versus_table(training)
+    if table.rows:
+        out.print(f"[bold]{plural(len(training.cases), 'case')}[/]: losses over those of the best tuned method")
+        _print(out, table, ("failed runs", "higher in all seeds", "95% interval", "lower in", "median"))
 
 
 def _entry(entry: Entry) -> list[str]:
