@@ -35,6 +35,8 @@ HELD_OUT = 0.2
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Functions that are in no file (those of notebooks), by the digest of their source."""
+_IMPORTING: set[str] = set()
+"""Files that are being imported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -317,9 +319,18 @@ def _module(path: str, digest: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"gradline_script_{digest}", path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} must be a Python file (its name ends in .py)")
+    if path in _IMPORTING:
+        raise RuntimeError(
+            f'compare must be called under `if __name__ == "__main__":` (the file of the function is imported, also by '
+            f"worker processes), but {Path(path).name} calls it when it is imported"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    _IMPORTING.add(path)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        _IMPORTING.remove(path)
     return module
 
 
