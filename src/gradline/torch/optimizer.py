@@ -106,7 +106,8 @@ class LineSearchOptimizer(SavedOptimizer):
         diagonal: bool = False,
         allow_batch_norm: bool = False,
     ) -> None:
-        check_arguments(params, search, direction)
+        check_arguments(params, direction)
+        driver = Driver(search)
         check_spread(search, spread)
         sensor: Sensor
         if observes(search) is Moments:
@@ -121,7 +122,7 @@ class LineSearchOptimizer(SavedOptimizer):
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
         context = ModuleContext(self._parameters, model, process_group)
-        self._session = Session(Driver(search), aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
+        self._session = Session(driver, aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
         self._session.settings = self._settings
         self.spread = spread
         self.same_noise = same_noise
