@@ -21,6 +21,7 @@ from gradline.torch.arguments import (
     without_lrs,
 )
 from gradline.torch.base import caller, warn_of, without_grad
+from gradline.torch.checkpoint import SEARCH
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
@@ -30,7 +31,7 @@ from gradline.torch.per_sample import MomentsSensor
 from gradline.torch.sensors import Sensor, sensor_for
 from gradline.torch.session import Closure, Session, Standing
 from gradline.torch.snapshot import Noise
-from gradline.torch.states import SEARCH, SavedOptimizer
+from gradline.torch.states import SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
 
