@@ -52,3 +52,11 @@ def test_values_where_a_search_compares_them():
 def test_a_start_that_is_not_finite_is_refused(bad):
     with pytest.raises(ValueError, match=re.escape("origin.at_zero must be finite (a search starts from a known")):
         gradline.solve(GolsI(), lambda step: bad)
+
+
+@pytest.mark.parametrize(
+    ("search", "text"), [(GolsI, r"not its class: write GolsI\(\)"), (3, "such as .*GolsI.*, got 3")]
+)
+def test_what_is_no_search_is_refused(search, text):
+    with pytest.raises(TypeError, match=text):
+        gradline.solve(search, lambda step: step - 3.0)

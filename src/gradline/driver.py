@@ -95,6 +95,10 @@ class Driver:
     __slots__ = ("evaluations", "search", "state")
 
     def __init__(self, search: Search[Any, Any], *, memory: Any = START) -> None:
+        if isinstance(search, type):
+            raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
+        if not (callable(getattr(search, "search", None)) and callable(getattr(search, "start", None))):
+            raise TypeError(f"search must be a search such as gradline.searches.GolsI(), got {search!r}")
         self.search = search
         self.state = State(search.start() if memory is START else memory)
         self.evaluations = 0  # the caller counts them

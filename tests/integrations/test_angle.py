@@ -78,6 +78,15 @@ def test_lightning_takes_the_steps_of_a_plain_loop(options):
     torch.testing.assert_close(module.values(), twin.values(), rtol=1e-5, atol=1e-7)
 
 
+def test_lightning_clips_in_bfloat16():
+    clipped = Module(optimizer=gradline.Angle)
+    made = fit(clipped, precision="bf16-mixed", gradient_clip_val=1e-3)
+    norm = torch.nn.utils.get_total_norm([parameter.grad for parameter in clipped.parameters()])
+    assert norm <= 1.001e-3
+    # The optimizer can be used with a GradScaler afterwards.
+    assert made.optimizers[0]._step_supports_amp_scaling
+
+
 @pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks")  # the ModelCheckpoint
 @pytest.mark.parametrize("stop", [5, 2 * BATCHES, 3 * BATCHES + 3])
 def test_lightning_resumes_bit_for_bit(tmp_path, stop):

@@ -215,13 +215,23 @@ def test_data_that_cannot_be_used_are_refused(train, text):
         losses(train)
 
 
+def test_the_part_of_the_data_that_cannot_be_used_is_named():
+    inputs, targets = inputs_and_targets()
+    model = torch.nn.Linear(3, 1)
+    task = Training(model, torch.nn.functional.mse_loss, (inputs, targets), (inputs,)).task()
+    with pytest.raises(TypeError, match=r"validation must have batches of inputs and targets .* got tuple of Tensor;"):
+        task.measure(model)
+
+
 @pytest.mark.parametrize(
     ("source", "text"),
     [
         ("def make():\n    pass\n", "must have a function build .*; its functions are make"),
-        ("def build():\n    return 3\n", "build must return model, loss, training data and perhaps validation data"),
+        ("def build():\n    return 3\n", "build must return model, loss, training data and perhaps .* got int$"),
+        ("def build():\n    return 3, 'x'\n", r"build must return model, loss, .* got tuple of int, str$"),
         ("import no_such_module\n", "build of my_model.py, line 1: ModuleNotFoundError: .*no_such_module"),
         ("def build():\n    return {}['x']\n", "build of my_model.py, line 2: KeyError: 'x'"),
+        (f"{FILE}\nimport gradline.lab\ngradline.lab.compare(build)\n", "compare must be called under `if __name__ =="),
         (FILE.replace("Linear(6, 8)", "Linear(5, 8)"), "build of my_model.py: RuntimeError: mat1 and mat2 shapes"),
         (FILE.replace("torch.nn.functional.cross_entropy", "lambda a, b: a.sum(dim=1)"), "without dimensions"),
         (FILE.replace("torch.nn.functional.cross_entropy", "lambda a, b: b.float().mean()"), "has to have gradients"),

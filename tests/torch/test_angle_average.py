@@ -221,6 +221,21 @@ def test_parameters_without_a_gradient_may_change_their_precision():
         assert {held[name].dtype for name in ("origin", "average", "displacement", "exp_avg")} == {torch.float32}
 
 
+def test_averaged_statistics_follow_a_change_of_precision():
+    problem = problem_of(normed)
+    for _ in range(40):
+        problem.turn()
+    problem.model.float()
+    problem.inputs, problem.targets = problem.inputs.float(), problem.targets.float()
+    for _ in range(5):
+        problem.turn()
+    training = everything(problem)
+    with problem.optimizer.eval():
+        assert {value.dtype for value in everything(problem) if value.is_floating_point()} == {torch.float32}
+        assert all(bool(value.isfinite().all()) for value in everything(problem))
+    assert equal(training, everything(problem))
+
+
 def test_without_an_average_parameters_without_a_gradient_are_evaluated_where_they_are():
     problem = Gated(model=gated)
     problem.optimizer = gradline.Angle(problem.model.parameters(), average=False)

@@ -14,6 +14,7 @@ from torch.utils.data import DataLoader, TensorDataset
 import gradline
 from gradline.searches import Prls
 from gradline.torch.learning_rate import find_lr
+from gradline.torch.learning_rate.find import NOTE
 
 pytestmark = pytest.mark.filterwarnings("ignore:gradline. .* steps are few")
 
@@ -162,6 +163,15 @@ def test_batches_of_one_tensor_or_a_dict_are_passed_as_they_are():
     assert find_lr(problem.model, lambda x: problem.model(x).square().mean(), loader, evaluations=10).steps
 
 
+@pytest.mark.parametrize("loss", [nn.functional.cross_entropy, nn.functional.mse_loss])
+def test_an_error_in_the_first_evaluation_says_how_the_loss_is_called(loss):
+    inputs = torch.randn(8, 3)
+    data = inputs, inputs if loss is nn.functional.mse_loss else torch.ones(8, 2, 2)
+    with pytest.raises((RuntimeError, ValueError)) as raised:
+        find_lr(nn.Linear(3, 3), loss, [data])
+    assert raised.value.__notes__ == [NOTE]
+
+
 def test_the_arguments_of_a_run_are_checked():
     problem = Problem()
     loss = problem.loss
@@ -217,7 +227,5 @@ def test_a_loss_that_does_not_call_the_model_is_refused():
     problem = Problem()
     batches = gradline.batches.dynamic(problem.inputs, problem.inputs, batch_size=20)
     for source in (batches, [(problem.inputs, problem.inputs)]):
-        with pytest.raises(
-            ValueError, match="loss must compute the loss of a batch from the model, which it calls itself"
-        ):
+        with pytest.raises(ValueError, match="loss must compute the loss of a batch from the model"):
             gradline.find_lr(problem.model, torch.nn.MSELoss(), source)

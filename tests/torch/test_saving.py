@@ -187,6 +187,7 @@ def test_unsuitable_states_are_refused_and_nothing_is_lost():
     fewer = {**state, "param_groups": [{**state["param_groups"][0], "params": [0]}]}
     for optimizer, bad, sentence in [
         (problem.optimizer, sgd.state_dict(), "no line search in it"),
+        *((problem.optimizer, none, "no line search in it") for none in ({}, {"model": sgd.state_dict()}, None)),
         (problem_with(GolsMax()).optimizer, state, "of the search GolsMax .* got GolsI"),
         (problem_with(GolsI(growth=3.0)).optimizer, state, "recorded with other settings"),
         (problem.optimizer, other_version, r"got one without driver\.taken and with driver\.refused: it was saved by"),

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor, nn
 
 from gradline.searches import Angle as AngleSearch
-from gradline.torch.angle_state import RULE, Phase
+from gradline.torch.angle_state import Phase
 from gradline.torch.angle_steps import AngleSteps
 from gradline.torch.arguments import check_group, check_params, search_of, without_lr, without_lrs
 from gradline.torch.base import without_grad
 from gradline.torch.buckets import ORIGIN
+from gradline.torch.checkpoint import SEARCH
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import local
 from gradline.torch.private import set_grad
@@ -102,7 +103,7 @@ class Angle(AngleSteps):
         search = search_of(AngleSearch, options, "Angle")
         context = ModuleContext(self._parameters, model, process_group)
         super().__init__(params, defaults, search, context, average=average)
-        self.param_groups[0][RULE] = repr(self.search)  # checkpoints load only existing keys
+        self.param_groups[0][SEARCH] = repr(self.search)  # checkpoints load only existing keys
         self._show(0.0)
 
     @property

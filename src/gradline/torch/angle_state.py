@@ -18,15 +18,14 @@ from gradline.searches.angle import AngleMemory
 from gradline.torch.arguments import check_group
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
-from gradline.torch.checkpoint import check_fields, damaged, read, with_fields
+from gradline.torch.checkpoint import SEARCH, check_fields, damaged, read, with_fields
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
 from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import own_buffers
 
-__all__ = ["RULE", "AngleState", "Phase"]
+__all__ = ["AngleState", "Phase"]
 
-RULE = "line_search"
 POINT, STATISTICS = "point", "statistics_"
 POINT_STATISTICS = f"{POINT}_{STATISTICS}"
 
@@ -97,6 +96,7 @@ class AngleState(GradlineOptimizer):
         buffers = self._context.statistics.buffers()
         if not _alike(self._statistics, buffers):
             self._statistics = [buffer.clone() for buffer in buffers]
+        self._statistics = [average.to(buffer) for average, buffer in zip(self._statistics, buffers, strict=True)]
         for average, buffer in zip(self._statistics, buffers, strict=True):
             if buffer.is_floating_point():
                 average.lerp_(buffer, weight)
@@ -176,7 +176,7 @@ class AngleState(GradlineOptimizer):
         return {
             **packed,
             "state": state,
-            "param_groups": [{**first, RULE: json.dumps(self._packed(self._driver))}, *others],
+            "param_groups": [{**first, SEARCH: json.dumps(self._packed(self._driver))}, *others],
         }
 
     def _packed(self, driver: Driver) -> dict[str, Plain]:
@@ -213,7 +213,7 @@ class AngleState(GradlineOptimizer):
             self._buckets = None
             self._replaced = []
             self._unsettled = True
-            self.param_groups[0][RULE] = repr(self.search)
+            self.param_groups[0][SEARCH] = repr(self.search)
             for group in self.param_groups:
                 check_group(group)
             self._keep_types(state_dict, (AVERAGE, DISPLACEMENT, EXACT))
@@ -231,7 +231,7 @@ class AngleState(GradlineOptimizer):
 
     def _unpack(self, state_dict: dict[str, Any]) -> tuple[dict[str, Any], bool]:
         """Return the attributes to load, and whether the parameters were exchanged for evaluation."""
-        packed = read(state_dict["param_groups"][0].get(RULE))
+        packed = read(state_dict)
         check_fields(packed)
         if packed.get("direction") != "Angle":
             raise ValueError(

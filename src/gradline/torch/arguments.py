@@ -28,13 +28,9 @@ def check_params(params: Any) -> None:
         raise TypeError("params must be parameters, not a model: write model.parameters()")
 
 
-def check_arguments(params: Any, search: Any, direction: Any) -> None:
-    """Check the types of parameters, search and direction."""
+def check_arguments(params: Any, direction: Any) -> None:
+    """Check the types of parameters and direction."""
     check_params(params)
-    if isinstance(search, type):
-        raise TypeError(f"search must be a search, not its class: write {search.__name__}()")
-    if not (callable(getattr(search, "search", None)) and callable(getattr(search, "start", None))):
-        raise TypeError(f"search must be a search such as gradline.searches.GolsI(), got {search!r}")
     if direction is not None and (isinstance(direction, Optimizer) or not callable(direction)):
         raise TypeError(
             f"direction must be the class of a torch optimizer or a functools.partial of it (it is built over the same "

@@ -230,7 +230,7 @@ class Group(dict[str, Any]):
         elif not self.told and value != self["lr"]:
             self.told = True
             warnings.warn(
-                "gradline: something set group['lr'], a scheduler perhaps. It does nothing: the search finds each "
+                "gradline: something set group['lr'], a scheduler perhaps. That has no effect: the search finds each "
                 "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
                 UserWarning,
                 stacklevel=caller(),

@@ -15,6 +15,9 @@ from gradline.protocol import candidates
 from gradline.torch.direction import Update
 from gradline.torch.session import Session, Standing
 
+SEARCH = "line_search"
+"""Key of a state_dict's first parameter group: the packed search."""
+
 
 @dataclasses.dataclass(frozen=True)
 class Saved:
@@ -39,8 +42,11 @@ def pack(session: Session, driver: Driver | None = None) -> dict[str, Plain]:
     return with_fields(packed, driver)
 
 
-def read(saved: Plain) -> dict[str, Plain]:
-    """Return the packed session of a state_dict."""
+def read(state_dict: Any) -> dict[str, Plain]:
+    """Return the packed search of a state_dict."""
+    groups = state_dict.get("param_groups") if isinstance(state_dict, dict) else None
+    first = groups[0] if isinstance(groups, list) and groups else None
+    saved = first.get(SEARCH) if isinstance(first, dict) else None
     if saved is None or (isinstance(saved, str) and not saved.startswith("{")):
         raise ValueError("state_dict must be one of a gradline optimizer (it has no line search in it)")
     try:

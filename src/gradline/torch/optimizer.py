@@ -21,6 +21,7 @@ from gradline.torch.arguments import (
     without_lrs,
 )
 from gradline.torch.base import caller, warn_of, without_grad
+from gradline.torch.checkpoint import SEARCH
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
 from gradline.torch.distributed.settings import settings_of
@@ -30,7 +31,7 @@ from gradline.torch.per_sample import MomentsSensor
 from gradline.torch.sensors import Sensor, sensor_for
 from gradline.torch.session import Closure, Session, Standing
 from gradline.torch.snapshot import Noise
-from gradline.torch.states import SEARCH, SavedOptimizer
+from gradline.torch.states import SavedOptimizer
 
 __all__ = ["LineSearchOptimizer"]
 
@@ -106,7 +107,8 @@ class LineSearchOptimizer(SavedOptimizer):
         diagonal: bool = False,
         allow_batch_norm: bool = False,
     ) -> None:
-        check_arguments(params, search, direction)
+        check_arguments(params, direction)
+        driver = Driver(search)
         check_spread(search, spread)
         sensor: Sensor
         if observes(search) is Moments:
@@ -121,7 +123,7 @@ class LineSearchOptimizer(SavedOptimizer):
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
         context = ModuleContext(self._parameters, model, process_group)
-        self._session = Session(Driver(search), aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
+        self._session = Session(driver, aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
         self._session.settings = self._settings
         self.spread = spread
         self.same_noise = same_noise

@@ -17,7 +17,7 @@ from torch.optim import Optimizer
 
 from gradline.driver import Driver
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.checkpoint import Saved, damaged, pack, read, unpack
+from gradline.torch.checkpoint import SEARCH, Saved, damaged, pack, read, unpack
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import Update
 from gradline.torch.displacement import Displacement
@@ -27,7 +27,6 @@ from gradline.torch.sensors import Evaluation
 from gradline.torch.session import Session, Standing
 
 ORIGIN, DIRECTION, KEPT, BUFFER = "line_origin", "line_direction", "line_gradient_", "line_buffer_"
-SEARCH = "line_search"
 
 
 class SavedOptimizer(GradlineOptimizer):
@@ -87,7 +86,7 @@ class SavedOptimizer(GradlineOptimizer):
         """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
         self._refuse_in_closure("load_state_dict()")
         try:
-            packed = read(state_dict["param_groups"][0].get(SEARCH))
+            packed = read(state_dict)
             saved = unpack(self._session, packed)
             self._check_tensors(state_dict, packed, saved)
         except (LookupError, TypeError, AttributeError) as error:

@@ -202,12 +202,17 @@ def test_failed_runs_are_listed(tmp_path, capfd, monkeypatch):
         encoding="utf-8",
     )
     monkeypatch.syspath_prepend(tmp_path)
-    assert main(["run", str(tmp_path / "mine.toml"), "--out", str(tmp_path / "out"), "--backend", "inline"]) == 1
+    run = ["run", str(tmp_path / "mine.toml"), "--backend", "inline"]
+    assert main([*run, "--out", str(tmp_path / "out")]) == 1
     told = capfd.readouterr().err
     assert "2 runs failed" in told
     assert "2 × ArithmeticError: no idea" in told
     assert "iris_broken_b10_s1_" in told
     assert "2 runs made" in told
+    assert main([*run, "--method", "broken", "--out", str(tmp_path / "none")]) == 1
+    told = capfd.readouterr().err
+    assert "2 runs failed" in told
+    assert "gradline results" not in told  # there are none to look at
 
 
 def test_results_table(finished):
@@ -304,9 +309,11 @@ def test_debug_shows_where(capfd):
     assert "Traceback" in capfd.readouterr().err
 
 
-def test_no_results_is_said(tmp_path, capfd):
+def test_no_results_is_said(tmp_path, finished, capfd):
     assert main(["results", str(tmp_path)]) == 2
-    assert "has no such results" in capfd.readouterr().err
+    assert "has no results; `gradline run STUDY" in capfd.readouterr().err
+    assert main(["results", str(finished[0]), "--method", "golsi"]) == 2
+    assert "has no such results, but some of problem: bcwd-logr; method: gols-i" in capfd.readouterr().err
 
 
 @pytest.mark.slow

@@ -1,5 +1,7 @@
 """Claims against summaries made for the purpose."""
 
+from dataclasses import replace
+
 import pandas as pd
 import pytest
 
@@ -94,12 +96,16 @@ def test_runs_that_never_got_there_count(reached, holds, seen):
 def test_a_part_says_the_paper_s_figure_and_ours_with_the_spread_over_seeds():
     found = part(runs(method=["prls"] * 3, best_train_error=[0.02, 0.5, 0.04]), 8, "50%")
     assert found.holds is False
-    assert found.evidence == (
-        "lowest 0.04 (0.02 to 0.5) (3 seeds, 10,000 evaluations, fewer or shorter than the paper's); "
-        "paper: 0.5 after 10,000 evaluations"
-    )
+    assert found.short
+    paper = "paper: 0.5 after 10,000 evaluations"
+    assert Verdict(8, "claim", (found,)).evidence(found) == f"lowest 0.04 (0.02 to 0.5); {paper}"
+    other = replace(found, runs="1 seed, 30 evaluations")
+    both = Verdict(8, "claim", (found, other))
+    assert both.runs == "3 seeds, 10,000 evaluations; 1 seed, 30 evaluations"
+    assert both.evidence(found) == f"lowest 0.04 (0.02 to 0.5) (3 seeds, 10,000 evaluations); {paper}"
     missing = part(runs(seed=[0]), 8, "50%")
-    assert (missing.holds, missing.evidence) == (None, "not run; paper: 0.5 after 10,000 evaluations")
+    assert missing.holds is None
+    assert Verdict(8, "claim", (missing,)).evidence(missing) == f"not run; {paper}"
 
 
 def test_a_run_that_two_studies_made_counts_once():

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import subprocess
+import sys
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import suppress
 
@@ -55,3 +57,15 @@ def test_an_error_kills_the_processes(tmp_path):
 def _hang(begun):
     begun.touch()
     signal.pause()
+
+
+def test_a_script_without_a_guard_is_told_to_have_one(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from gradline.lab.jobs.executors import open_executor\n"
+        "with open_executor('processes', 1) as (executor, _):\n"
+        "    executor.submit(abs, -1).exception()\n",
+        encoding="utf-8",
+    )
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=300)
+    assert 'must be called under `if __name__ == "__main__":`' in done.stderr

@@ -17,6 +17,7 @@ import pytest
 from gradline.lab.problems import data
 from gradline.lab.problems.data import downloads
 from gradline.lab.problems.data.files import part_of
+from gradline.lab.tools.formatting import size
 
 pooch = pytest.importorskip("pooch")
 CONTENT = random.Random(0).randbytes(200_000)
@@ -245,7 +246,7 @@ def test_offline_the_message_says_what_to_do(tmp_path, monkeypatch):
         data.fetch("mnist", tmp_path)
     said = str(caught.value)
     for wanted in offline:
-        assert f"{wanted.file.path} ({wanted.file.size / 1e6:.1f} MB) from http://127.0.0.1:{port}/x" in said
+        assert f"{wanted.file.path} ({size(wanted.file.size)}) from http://127.0.0.1:{port}/x" in said
     assert f"http://127.0.0.1:{port}/x: HTTPConnectionPool" in said
     assert f"Put them into {tmp_path} under these names" in said
     assert "GRADLINE_DATA" in said

@@ -124,6 +124,12 @@ def test_the_best_of_each_row_is_marked(store):
     assert [row[column].best for row in rows] == [row[column].value == medians.min() for row in rows]
 
 
+def test_an_error_that_was_not_measured_is_a_dash(store):
+    table = summary(store, problem="bcwd-netpi", batch_size=10).assign(final_test_error=float("nan"))
+    found = results_table(table)
+    assert {row[found.header.index("test error")].text for row in found.rows} == {"–"}
+
+
 def test_equal_ones_are_all_best_and_one_alone_is_not():
     rows = {"problem": "p", "batch_size": 1, "sampling": "dynamic", "direction_batch_size": None, "budget": 1}
     rows |= {"repetition": False, "diagonal": True, "loss": "", "final_train_loss": [2.0, 2.0, 3.0], "seed": 0}

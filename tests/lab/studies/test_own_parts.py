@@ -9,8 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from gradline.lab import studies
+from gradline.lab import run_study, studies
 from gradline.lab.engines import make
+from gradline.lab.jobs.progress import Observer
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import Loss, Network, data
@@ -110,3 +111,26 @@ def test_a_search_of_a_script_is_written_as_the_script_knows_it():
     search.__module__ = "__mp_main__"
     method = dataclasses.replace(METHODS["gols-i"], search=search())
     assert method.to_dict()["search"] == "__main__:Mine"
+
+
+def test_failed_runs_are_warned_of_unless_somebody_observes(tmp_path, mine):
+    @dataclasses.dataclass(frozen=True)
+    class Broken:
+        def start(self):
+            return 0.0
+
+        def search(self, origin, memory):
+            raise ArithmeticError("no idea")
+            yield 1.0
+
+    mine.Broken = Broken
+    file = tmp_path / "mine.toml"
+    file.write_text(
+        'problems = ["iris"]\nmethods = ["broken"]\nbatch_sizes = [10]\nseeds = 2\nbudget = 30\n'
+        '[[method]]\nname = "broken"\nsearch = "own_parts:Broken"\n'
+    )
+    text = "2 of 2 runs failed, the first one by ArithmeticError: no idea"
+    with pytest.warns(RuntimeWarning, match=text):
+        done = run_study(file, tmp_path / "out", backend="inline")
+    assert len(done.failures) == 2
+    assert len(run_study(file, tmp_path / "out", backend="inline", observer=Observer()).failures) == 2

@@ -184,7 +184,7 @@ def test_a_study_of_ones_own(write, monkeypatch):
 
 MISTAKES = {
     'problems = ["bcwd-netpi"]\nmethods = ["golsi"]': (
-        r"line 2: methods: there is no method 'golsi'; did you mean 'gols-i'\?"
+        r"line 2: methods: there is no method 'golsi'; did you mean 'gols-i'\? \(`gradline list methods` shows all\)"
     ),
     'problems = ["bcwd-netp"]\nmethods = ["prls"]': (
         r"line 1: problems: there is no problem 'bcwd-netp'; did you mean 'bcwd-netpi'"
@@ -249,6 +249,7 @@ MISTAKES = {
     ),
     'problems = ["iris"]\nmethod = "gols-j"': r"line 2: method: there is no method 'gols-j'; did you mean 'gols-i'",
     "method = 3": r"line 1: method: must be tables that begin with \[\[method\]\]",
+    'seeds = 3\n[method.m]\nsearch = "GolsI"': r"line 2: method: must be tables that begin with \[\[method\]\]",
     "seeds = 1": "problems is missing: name at least one",
     '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "adamm"': (
         r"line 4: method.direction: there is no direction 'adamm'; did you mean 'adam'"
@@ -269,7 +270,7 @@ MISTAKES = {
 }
 
 
-ALONE = {"seeds = 1", 'problems = ["iris"]\nmethod = "gols-j"', "method = 3"}
+ALONE = {"seeds = 1", 'problems = ["iris"]\nmethod = "gols-j"', "method = 3", 'seeds = 3\n[method.m]\nsearch = "GolsI"'}
 
 
 @pytest.mark.parametrize("text", MISTAKES)

@@ -37,14 +37,6 @@ class Part:
     short: bool = False
     """Whether they are fewer, or shorter, than the paper's."""
 
-    @property
-    def evidence(self) -> str:
-        """Our figure with the runs it comes from, and the paper's."""
-        if self.holds is None:
-            return f"not run; paper: {self.paper}"
-        few = ", fewer or shorter than the paper's" if self.short else ""
-        return f"{self.seen} ({self.runs}{few}); paper: {self.paper}"
-
 
 @dataclass(frozen=True)
 class Verdict:
@@ -63,6 +55,11 @@ class Verdict:
     def runs(self) -> str:
         """The number of seeds and evaluations of the runs it was held against."""
         return "; ".join(dict.fromkeys(part.runs for part in self.parts if part.holds is not None)) or "none"
+
+    def evidence(self, part: Part) -> str:
+        """Return our figure, the runs it comes from if the parts of the claim have different ones, and the paper's."""
+        runs = f" ({part.runs})" if part.holds is not None and self.runs != part.runs else ""
+        return f"{part.seen}{runs}; paper: {part.paper}"
 
     @property
     def verdict(self) -> str:

@@ -126,6 +126,11 @@ def open_executor(backend: str, workers: int | None = None) -> Iterator[tuple[Ex
     if check_backend(backend) == "inline":
         yield Inline(), 1
     elif backend == "processes":
+        if getattr(multiprocessing.current_process(), "_inheriting", False):
+            raise RuntimeError(
+                'run_study and compare must be called under `if __name__ == "__main__":` in a script (worker processes '
+                'import it), or with backend="inline"'
+            )
         count = workers or default_workers()
         processes = Processes(count)
         try:

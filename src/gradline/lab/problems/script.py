@@ -35,6 +35,8 @@ HELD_OUT = 0.2
 
 _FUNCTIONS: dict[str, Callable[..., Any]] = {}
 """Functions that are in no file (those of notebooks), by the digest of their source."""
+_IMPORTING: set[str] = set()
+"""Files that are being imported."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,7 +90,7 @@ class Training:
         size = 4 * self.batch()
 
         def losses(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-            return self._evaluate(model, train.batch(chosen))[0]
+            return self._evaluate(model, train, chosen)[0]
 
         def measure(model: nn.Module) -> Measured:
             found = [_mean(self._evaluate, model, samples, size) for samples in (train, validation)]
@@ -99,10 +101,16 @@ class Training:
     def batch(self) -> int:
         return self.batch_size or getattr(self.train, "batch_size", None) or BATCH_SIZE
 
-    def _evaluate(self, model: nn.Module, batch: Any) -> tuple[Tensor, float]:
-        """Return the mean loss of a batch, and its error (NaN where it has none)."""
+    def _evaluate(self, model: nn.Module, samples: _Samples, chosen: Tensor | slice) -> tuple[Tensor, float]:
+        """Return the mean loss of a batch of chosen samples, and its error (NaN where it has none)."""
         import torch
 
+        batch = samples.batch(chosen)
+        if self.forward is None and (not isinstance(batch, tuple | list) or len(batch) < 2):
+            raise TypeError(
+                f"{samples.name} must have batches of inputs and targets (the model is called with the first, the loss "
+                f"with the second), got {_kind(batch)}; Training(forward=...) takes others"
+            )
         batch = _moved(batch, next((parameter.device for parameter in model.parameters()), torch.device("cpu")))
         outputs, targets = (self.forward or _forward)(model, batch)
         loss = self.loss(outputs, targets)
@@ -115,12 +123,13 @@ class Training:
 
 
 def _forward(model: nn.Module, batch: Any) -> tuple[Any, Any]:
-    if not isinstance(batch, tuple | list) or len(batch) < 2:
-        raise TypeError(
-            f"train must have batches of inputs and targets (the model is called with the first, the loss with the "
-            f"second), got {type(batch).__name__}; Training(forward=...) takes others"
-        )
     return model(*batch[:-1]), batch[-1]
+
+
+def _kind(value: Any) -> str:
+    """Return the name of a value's type, with those of its entries."""
+    entries = f" of {', '.join(type(part).__name__ for part in value)}" if isinstance(value, tuple | list) else ""
+    return f"{type(value).__name__}{entries}"
 
 
 def _wrong_classes(outputs: Any, targets: Any) -> float:
@@ -153,6 +162,7 @@ class _Samples:
         from torch import Tensor
         from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
+        self.name = name
         self._collate: Callable[[list[Any]], Any] = default_collate
         if isinstance(source, DataLoader):
             self._collate, source = source.collate_fn, source.dataset
@@ -194,7 +204,7 @@ def _mean(evaluate: Any, model: nn.Module, samples: _Samples, size: int) -> tupl
     loss = error = 0.0
     with torch.no_grad():
         for part in torch.split(order, size):
-            found = evaluate(model, samples.batch(part))
+            found = evaluate(model, samples, part)
             loss += float(found[0]) * len(part) / len(order)
             error += found[1] * len(part) / len(order)
     return loss, error
@@ -228,7 +238,7 @@ class Script(Problem):
         if not isinstance(made, Training):
             raise TypeError(
                 f"{self.function} must return model, loss, training data and perhaps validation data, or a "
-                f"gradline.lab.Training (it is trained), got {type(made).__name__}"
+                f"gradline.lab.Training (it is trained), got {_kind(made)}"
             )
         return made
 
@@ -309,9 +319,18 @@ def _module(path: str, digest: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(f"gradline_script_{digest}", path)
     if spec is None or spec.loader is None:
         raise ValueError(f"{path} must be a Python file (its name ends in .py)")
+    if path in _IMPORTING:
+        raise RuntimeError(
+            f'compare must be called under `if __name__ == "__main__":` (the file of the function is imported, also by '
+            f"worker processes), but {Path(path).name} calls it when it is imported"
+        )
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    _IMPORTING.add(path)
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        _IMPORTING.remove(path)
     return module
 
 

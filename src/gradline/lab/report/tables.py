@@ -80,7 +80,7 @@ def versus_table(training: TrainingCases) -> Table:
 
 
 def _percent(value: float) -> str:
-    return f"{percent(value)}%"
+    return "–" if math.isnan(value) else f"{percent(value)}%"
 
 
 BEST: dict[str, tuple[str, Callable[[float], str]]] = {

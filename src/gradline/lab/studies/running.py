@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import math
 import os
+import warnings
 from collections.abc import Callable, Hashable, Mapping
 
 import numpy as np
@@ -60,7 +61,8 @@ def run_study(
         make_engine: makes engines other than those of `gradline.lab.engines`.
         key: returns a key of a run; runs with equal keys may share an engine.
 
-    Raises `Interrupted` after Ctrl-C or SIGTERM. Failures of runs do not raise: they are in the summary.
+    Raises `Interrupted` after Ctrl-C or SIGTERM. Failures of runs do not raise: they are in the summary. Without an
+    observer there is a warning of them.
     """
     chosen = study if isinstance(study, Study) else load(study)
 
@@ -82,12 +84,19 @@ def run_study(
             follower=follower,
         )
 
-    first = make(plan(chosen))
-    if not chosen.tuned:
-        return first
-    then = make(plan_tuned(chosen, choices(out, chosen, elsewhere)))
-    counts = {name: getattr(first, name) + getattr(then, name) for name in ("runs", "before", "made", "seconds")}
-    return dataclasses.replace(first, failures=first.failures + then.failures, **counts)
+    done = make(plan(chosen))
+    if chosen.tuned:
+        then = make(plan_tuned(chosen, choices(out, chosen, elsewhere)))
+        counts = {name: getattr(done, name) + getattr(then, name) for name in ("runs", "before", "made", "seconds")}
+        done = dataclasses.replace(done, failures=done.failures + then.failures, **counts)
+    if done.failures and observer is None:
+        warnings.warn(
+            f"gradline: {len(done.failures)} of {done.runs} runs failed, the first one by {done.failures[0].error}; "
+            f"`failures` of the summary has all",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+    return done
 
 
 def choices(

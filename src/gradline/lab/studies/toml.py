@@ -18,6 +18,8 @@ V = TypeVar("V")
 Place: TypeAlias = tuple[str | int, ...]
 """Where a value is: ("method", 1, "options", "growth") is an option of the second `[[method]]`."""
 
+SHOWN = 20
+"""Names of methods or problems up to which an error message has all of them."""
 _HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
 _KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
 
@@ -48,10 +50,11 @@ class Toml:
         self._lines = _lines(text)
 
     def line(self, place: Place) -> int | None:
-        """Return the line of a value, or of the nearest table around it that has one."""
+        """Return the line of a value, of the first table within it, or of the nearest one around it."""
         while place:
-            if place in self._lines:
-                return self._lines[place]
+            for known, line in self._lines.items():
+                if known[: len(place)] == place:
+                    return line
             place = place[:-1]
         return None
 
@@ -155,11 +158,14 @@ class Value:
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, plural: str | None = None) -> str:
-    """Return a message that a name is not known, which one was perhaps meant, and which there are."""
+    """Return a message that a name is not known, which one was perhaps meant, and which there are, if not many."""
     names = sorted(known)
     close = difflib.get_close_matches(str(name), names, n=1, cutoff=0.5)
     guess = f"; did you mean {close[0]!r}?" if close else ""
-    return f"there is no {kind} {name!r}{guess} (the {plural or kind + 's'} are {', '.join(names)})"
+    kinds = plural or kind + "s"
+    listed = kinds in ("methods", "problems") and len(names) > SHOWN
+    there = f"`gradline list {kinds}` shows all" if listed else f"the {kinds} are {', '.join(names)}"
+    return f"there is no {kind} {name!r}{guess} ({there})"
 
 
 def _syntax_error(file: str, message: str) -> str:

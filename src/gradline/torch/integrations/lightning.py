@@ -64,9 +64,15 @@ class LineSearchCallback(Callback):
         self._resting: list[tuple[LineSearchOptimizer, bool]] = []  # optimizers idle in this batch, with their `spread`
 
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        """Move to the accepted point (a checkpoint saved without this callback may be at a probe); start logging."""
+        """Move to the accepted point (a checkpoint saved without this callback may be at a probe); start logging.
+
+        Without a `GradScaler`, allow Lightning to clip: in mixed precision it refuses for optimizers that unscale.
+        """
         _rest(trainer)
         optimizers = _line_searches(trainer)
+        if getattr(trainer.precision_plugin, "scaler", None) is None:
+            for optimizer in optimizers:
+                optimizer._step_supports_amp_scaling = False
         self.stops += [Counter() for _ in optimizers[len(self.stops) :]]
         if self.log_searches:
             for optimizer, stops in zip(optimizers, self.stops, strict=False):
@@ -105,10 +111,12 @@ class LineSearchCallback(Callback):
         _rest(trainer)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        """Remove the hooks from the optimizers."""
+        """Remove the hooks and the setting of `on_train_start` from the optimizers."""
         for handle in self._handles:
             handle.remove()
         self._handles.clear()
+        for optimizer in _line_searches(trainer):
+            vars(optimizer).pop("_step_supports_amp_scaling", None)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the counts of stop reasons."""

@@ -26,6 +26,11 @@ PATIENCE = 2.0
 """Seconds before a progress bar is shown."""
 FEW = 10
 """Number of steps below which a warning is issued."""
+NOTE = (
+    "gradline: find_lr calls loss with the parts of a batch, and loss calls the model itself: "
+    "lambda x, y: loss_function(model(x), y)"
+)
+"""Note on an error in the first evaluation."""
 
 
 def find_lr(
@@ -95,7 +100,12 @@ def find_lr(
         closure = _closure(optimizer, loss, batches)
         while optimizer.evaluations < evaluations:
             before = optimizer.evaluations
-            optimizer.step(closure)
+            try:
+                optimizer.step(closure)
+            except Exception as error:
+                if before == 0:
+                    error.add_note(NOTE)
+                raise
             show(optimizer.evaluations - before)
         recorder.stop()
     if len(recorder.steps) < FEW:
@@ -175,8 +185,8 @@ def _closure(optimizer: LineSearchOptimizer, loss: Callable[..., Tensor], batche
 def _checked(value: Any) -> Tensor:
     if not isinstance(value, Tensor) or not value.requires_grad:
         raise ValueError(
-            f"loss must compute the loss of a batch from the model, which it calls itself: "
-            f"lambda x, y: loss_function(model(x), y); got {value!r}, which depends on no parameter"
+            f"loss must compute the loss of a batch from the model (gradients are taken of it), got {value!r}, which "
+            f"depends on no parameter"
         )
     return value
 

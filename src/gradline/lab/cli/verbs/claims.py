@@ -45,9 +45,10 @@ def verb(source: str | None, markdown: bool) -> None:
 
     out = console()
     for verdict in verdicts:
-        out.print(f"[bold]{verdict.number}. {verdict.claim}[/]: {verdict.verdict}")
+        runs = "" if verdict.runs == "none" else f" ({verdict.runs})"
+        out.print(f"[bold]{verdict.number}. {verdict.claim}[/]: {verdict.verdict}{runs}")
         for part in verdict.parts:
-            out.print(f"   {MARKS[part.holds]:>7}  {part.statement}: [dim]{part.evidence}[/]", highlight=False)
+            out.print(f"   {MARKS[part.holds]:>7}  {part.statement}: [dim]{verdict.evidence(part)}[/]", highlight=False)
 
 
 def _summary(source: Path) -> pd.DataFrame:

@@ -104,7 +104,13 @@ def verb(
             f"or --study '')"
         )
     if frame.empty:
-        raise click.ClickException(f"{source} has no such results; `gradline run STUDY --out {source}` makes some")
+        every = summary(source)
+        if not every.empty:
+            parts = [
+                f"{name}: {', '.join(map(str, every[name].unique()))}" for name in ("problem", "method", "batch_size")
+            ]
+            raise click.ClickException(f"{source} has no such results, but some of {'; '.join(parts)}")
+        raise click.ClickException(f"{source} has no results; `gradline run STUDY --out {source}` makes some")
     if csv_file:
         frame.to_csv(csv_file, index=False)
         console(stderr=True).print(f"{csv_file} has {plural(len(frame), 'run')}")

@@ -141,6 +141,8 @@ def _conclude(done: Summary, directory: str, known: str | None, *, quiet: bool) 
     if not done.runs and known:
         notes.print(f"All runs are in {escape(known)} already: there was nothing to do.")
         return
+    if not done.made and not done.before:
+        return
     if done.before == done.runs:
         notes.print(f"All {plural(done.runs, 'run')} are in {escape(directory)} already: there was nothing to do.")
     else:

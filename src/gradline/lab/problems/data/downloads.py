@@ -29,6 +29,7 @@ from gradline.lab.problems.data.files import (
     state_of,
 )
 from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.formatting import size
 from gradline.lab.tools.imports import import_extra
 
 RETRIES = 2
@@ -164,10 +165,10 @@ def _download(wanted: Download, folder: Path, progress: bool) -> None:
     raise DownloadError("\n".join(errors))
 
 
-def _bar(name: str, size: int, progress: bool) -> Any:
+def _bar(name: str, total: int, progress: bool) -> Any:
     # disable=None: a bar on a terminal, nothing in a log file.
     tqdm = import_extra("tqdm", "downloading").tqdm
-    return tqdm(total=size, desc=name, unit="B", unit_scale=True, disable=None if progress else True)
+    return tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None if progress else True)
 
 
 @contextmanager
@@ -188,9 +189,7 @@ def _locked(path: Path, name: str, progress: bool) -> Iterator[None]:
 
 def _advice(name: str, lacking: list[Download], folder: Path, why: str) -> str:
     lines = [f"{name} needs files that are not in {folder} and {why}:"]
-    lines += [
-        f"  {wanted.file.path} ({wanted.file.size / 1e6:.1f} MB) from {' or '.join(wanted.urls)}" for wanted in lacking
-    ]
+    lines += [f"  {wanted.file.path} ({size(wanted.file.size)}) from {' or '.join(wanted.urls)}" for wanted in lacking]
     unpacked = " (archives unpacked there will do as well)" if any(wanted.unpack for wanted in lacking) else ""
     lines.append(
         f"Put them into {folder} under these names{unpacked}, for example from a machine with a connection, "
