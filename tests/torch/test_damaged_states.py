@@ -151,16 +151,19 @@ def test_states_of_another_form_are_refused():
     for bad in (
         {},
         {"state": state["state"]},
-        {"param_groups": state["param_groups"]},
         {**state, "param_groups": []},
         {**state, "param_groups": None},
         {**state, "param_groups": [None]},
+        None,
+        [state],
+    ):
+        refused(problem, bad, "state_dict must be one of a gradline optimizer")
+    for bad in (
+        {"param_groups": state["param_groups"]},
         {**state, "param_groups": [without(state["param_groups"][0], ("params",))]},
         {**state, "state": None},
         {**state, "state": dict.fromkeys(state["state"], 3)},
         {**state, "state": replaced(state["state"], (0, "line_direction"), [1.0])},
-        None,
-        [state],
     ):
         refused(problem, bad)
 
