@@ -121,13 +121,13 @@ def test_angles_average_and_displacement_keep_terms_that_half_precision_loses(dt
         optimizer.step()
         if optimizer._averaged == taken:
             continue
-        points, times = 1 if taken < 100 else 5, taken + 2.0
+        interval, times = 1 if taken < 99 else 3, taken + 2.0
         if average is None:
             average = [x.clone() for x in before]
             displacement = [x - x0 for x, x0 in zip(before, origins, strict=True)]
         for mean, x in zip(average, before, strict=True):
-            if (taken + 1) % points == 0:
-                mean.lerp_(x, 1.0 - (1.0 - points / (taken + 1)) ** 9)
+            if (taken + 1) % interval == 0:
+                mean.lerp_(x, 1.0 - (1.0 - interval / (taken + 1)) ** 9)
         for sum_, x0, p in zip(displacement, before, parameters, strict=True):
             sum_.add_(p.detach().double() - x0, alpha=times)
     assert optimizer._averaged > 300

@@ -60,8 +60,9 @@ __all__ = ["AngleSteps"]
 
 _POWER = 9.0
 """The weights of the first n points in the average add up to n to this power: it lags by about a tenth of training."""
-_ALL, _EVERY = 100, 5
-"""Every point up to the hundredth is averaged; later every fifth, which costs less and hardly changes the average."""
+_ALL, _INTERVAL = 99, 3
+"""The first 99 points are averaged, later every third, which costs less and hardly changes the average. The
+interval is odd and short, so that points on both sides of a minimum count where they alternate."""
 _PATIENCE = {False: 1, True: 16}
 """Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
 _FLAT = 20
@@ -199,13 +200,13 @@ class AngleSteps(AngleState):
         return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
     def _accept(self, buckets: list[Bucket]) -> None:
-        """Average the current point, if its turn has come."""
+        """Average the current point, if it is one of those that are averaged."""
         if self._context.statistics.places:
             self._context.statistics.keep()
         self._averaged += self.average
-        points = 1 if self._averaged <= _ALL else _EVERY
-        if self.average and self._averaged % points == 0:
-            weight = 1.0 - (1.0 - points / self._averaged) ** _POWER
+        interval = 1 if self._averaged <= _ALL else _INTERVAL
+        if self.average and self._averaged % interval == 0:
+            weight = 1.0 - (1.0 - interval / self._averaged) ** _POWER
             for bucket in buckets:
                 bucket.average(weight)
             if self._context.statistics.places:
