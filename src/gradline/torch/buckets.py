@@ -207,18 +207,16 @@ class Idle(Bucket):
     """A bucket of parameters without a gradient, which stay where they are; a line search moves them along its line."""
 
     def collect(self) -> bool:
-        """Get the current points; return False if dtype or device changed."""
         self.points = list(map(local, self.parameters))
         return all((point.dtype, point.device) == self.sort for point in self.points)
 
     def aim(self) -> None:
-        """Save the points as origins and average; the direction stays zero."""
         self.save()
         if self.averages:
             self.average(1.0)
 
     def move(self, step: float, times: float) -> None:
-        """Stay."""
+        pass
 
 
 class Packed(Bucket):
@@ -252,24 +250,19 @@ class Packed(Bucket):
         return True
 
     def release(self) -> None:
-        """Write the points to the parameters."""
         foreach_copy_(self.parameters, self._points)
 
     def scale_gradients(self, factor: float) -> None:
-        """Multiply the gradients."""
         self._pair[0].mul_(factor)
 
     def measure(self) -> tuple[float, float, float] | None:
-        """Return g·g, g·u and u·u, computed by one call."""
         (gg, gu), (_, uu) = torch.mm(self._pair, self._transposed).tolist()
         return gg, gu, uu
 
     def average(self, weight: float) -> None:
-        """Add the points to the average."""
         self.averages[0].lerp_(self._point, weight)
 
     def save(self) -> None:
-        """Save the points as origins."""
         self._origin.copy_(self._point)
 
     def _displace(self, times: float) -> None:
