@@ -20,6 +20,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.driver import Driver
 from gradline.protocol import Record, Search, Stop
+from gradline.torch.checkpoint import SEARCH, read, reporting_damage
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import own_attributes, set_lr
 from gradline.torch.distributed.sharded import local_gradient
@@ -169,6 +170,42 @@ class GradlineOptimizer(Optimizer):
                 "on parameters that require gradients"
             )
         return Gradients(parameters, gradients)
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
+        self._refuse_in_closure("load_state_dict()")
+        with reporting_damage():
+            packed = read(state_dict)
+            saved = self._unpack(state_dict, packed)
+        before = [(owner, dict(vars(owner))) for owner in self._loaded()]
+        try:
+            with reporting_damage():
+                super().load_state_dict(state_dict)
+                self.param_groups[0][SEARCH] = repr(self.search)
+                self._restore(state_dict, saved)
+                self._context.listen()  # the model may have been loaded too, with other running statistics
+                self._show_step()
+        except BaseException:  # loading replaces attributes and does not change objects in place
+            for owner, attributes in before:
+                vars(owner).clear()
+                vars(owner).update(attributes)
+            raise
+
+    @abstractmethod
+    def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Any]) -> Any:
+        """Return what `_restore` needs; raise an error if a state_dict does not fit, and change nothing."""
+
+    @abstractmethod
+    def _restore(self, state_dict: dict[str, Any], saved: Any) -> None:
+        """Restore what `_unpack` returned, after torch has loaded groups and state."""
+
+    def _loaded(self) -> list[object]:
+        """Return the objects whose attributes loading replaces."""
+        return [self]
+
+    @abstractmethod
+    def _show_step(self) -> None:
+        """Show the last step in all groups' `lr`."""
 
     def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
         """Restore state of another dtype than its parameter, such as NAdam's `mu_product`, which torch converts."""
