@@ -16,7 +16,7 @@ from gradline.landscape import directions
 from gradline.landscape.directions import Point
 from gradline.landscape.evaluate import ByBatch, BySample, Losses, evaluator_of
 from gradline.landscape.results import Array
-from gradline.landscape.source import Loader, Numbered, Streamed, check_batches, require_count, source_of
+from gradline.landscape.source import Index, Loader, Numbered, Streamed, check_batches, require_count, source_of
 
 
 @dataclass(frozen=True)
@@ -111,11 +111,17 @@ class Scan:
         return list(check_batches(asked.static, self.samples))
 
     def walk(
-        self, points: Sequence[Sequence[tuple[float, list[Tensor]]]], along: list[Tensor], asked: Asked
-    ) -> tuple[Array, list[Any]]:
-        """Return value and slope at each point, shape (points, evaluations, 2), and the static mini-batches.
+        self,
+        points: Sequence[Sequence[tuple[float, list[Tensor]]]],
+        along: list[Tensor],
+        asked: Asked,
+        shape: tuple[int, ...],
+    ) -> tuple[list[tuple[Array, Array] | None], tuple[Index, ...]]:
+        """Evaluate points of a grid of this shape.
 
-        The evaluations of a point are, in this order, all data (if requested), static and dynamic mini-batches.
+        Returns:
+            Values and slopes of full, static and dynamic sampling, `None` if not requested, and the static mini-batches
+            as arrays of sample indices, which those of a loader do not have.
         """
         static = self.static(asked)
         walks = self.draws(self.batch_size, repetition=asked.repetition) if asked.dynamic else None
@@ -124,7 +130,13 @@ class Scan:
             self.place.go(moves)
             batches = static + (walks.draw(asked.dynamic) if walks else [])
             seen.append(self.evaluator.at(batches, along, full=asked.full))
-        return np.stack(seen), static
+        columns = np.stack(seen).transpose(2, 1, 0)  # value and slope; all data, static and dynamic; points
+        values, slopes = columns.reshape(2, -1, *shape)
+        first, last = int(asked.full), int(asked.full) + len(static)
+        parts = [(slice(first, last), len(static)), (slice(last, None), asked.dynamic)]
+        found = [(values[part], slopes[part]) if some else None for part, some in parts]
+        everything = (values[0], slopes[0]) if asked.full else None
+        return [everything, *found], tuple(batch for batch in static if isinstance(batch, np.ndarray))
 
 
 def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:
