@@ -123,8 +123,9 @@ class LineSearchOptimizer(SavedOptimizer):
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
         context = ModuleContext(self._parameters, model, process_group)
-        self._session = Session(driver, aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
-        self._session.settings = self._settings
+        self._session = Session(
+            driver, aim, sensor, context, self._gradients, self._settings, reuse_gradient=reuse_gradient
+        )
         self.spread = spread
         self.same_noise = same_noise
         self._optimizer_search_hooks = OrderedDict()

@@ -124,12 +124,8 @@ class Sensor:
         """Return the sensor's numbers to save."""
         return None
 
-    def check_state(self, packed: Plain) -> Any:
-        """Convert a saved `state` to the argument of `load_state`; raise an error if it is damaged."""
-        return None
-
-    def load_state(self, state: Any) -> None:
-        """Restore the result of `check_state`."""
+    def load_state(self, packed: Plain) -> None:
+        """Restore a saved `state`; raise an error if it is damaged."""
 
 
 _SENSORS[Slope] = Sensor
@@ -209,17 +205,14 @@ class HeadingSensor(Sensor):
     def state(self) -> Plain:
         return {**self.guard._asdict(), "rejected": self.rejected, "first": self.first}
 
-    def check_state(self, packed: Plain) -> tuple[OutlierGuard, int, bool]:
-        length = number(packed["length"])
+    def load_state(self, packed: Plain) -> None:
+        length, first = number(packed["length"]), packed["first"]
         if not 0.0 <= length < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        first = packed["first"]
         if not isinstance(first, bool):
             raise TypeError(f"{first!r} is not true or false")
-        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"]), first
-
-    def load_state(self, state: tuple[OutlierGuard, int, bool]) -> None:
-        self.guard, self.rejected, self.first = state
+        self.guard, self.first = OutlierGuard(length, count(packed["seen"])), first
+        self.rejected = count(packed["rejected"])
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:

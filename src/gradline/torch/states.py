@@ -35,7 +35,7 @@ class Saved(NamedTuple):
 
     driver: Driver
     standing: Standing
-    sensor: Any
+    sensor: Plain
     kept: dict[int, tuple[float, float, list[float]]]
     """Norm, slope and scalars of each probe whose gradient was kept."""
     other_types: Collection[str]
@@ -111,12 +111,11 @@ class SavedOptimizer(GradlineOptimizer):
         driver = unpack_driver(self.search, packed["driver"])
         with reporting_damage(ValueError):
             standing = Standing[packed["standing"]]
-            sensor = self._session.sensor.check_state(packed["sensor"])
             kept = {
                 count(probe): (number(norm), number(slope), list(map(number, scalars)))
                 for probe, norm, slope, scalars in packed["kept"]
             }
-        saved = Saved(driver, standing, sensor, kept, packed.get("other_types", ()))
+        saved = Saved(driver, standing, packed["sensor"], kept, packed.get("other_types", ()))
         _check_pending(saved)
         self._check_tensors(state_dict, packed, saved)
         return saved
@@ -185,7 +184,8 @@ class SavedOptimizer(GradlineOptimizer):
         session = self._session
         self._keep_types(state_dict, saved.other_types)
         session.driver, session.standing = saved.driver, saved.standing
-        session.sensor.load_state(saved.sensor)
+        with reporting_damage(ValueError):
+            session.sensor.load_state(saved.sensor)
         (moving, directions), (_, origins) = self._taken(DIRECTION), self._taken(ORIGIN)
         session.line = None
         if moving:
