@@ -23,8 +23,6 @@ from gradline.torch.distributed.sharded import is_sharded, local, whole
 from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import own_buffers
 
-__all__ = ["AngleState", "Phase"]
-
 POINT, STATISTICS = "point", "statistics_"
 POINT_STATISTICS = f"{POINT}_{STATISTICS}"
 
@@ -62,7 +60,6 @@ class AngleState(GradlineOptimizer):
         self._context.discovered = self._set_statistics
         self._unsettled = False  # a state was loaded, and no step taken since
         self._average_in_model = False  # it was saved in `eval()` without the average
-        self._stepping = False
         self._optimizer_search_hooks = OrderedDict()
         super().__init__(params, defaults)
 

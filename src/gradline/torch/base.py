@@ -27,8 +27,6 @@ from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
 from gradline.torch.private import foreach_mul_, not_compiled, set_grad
 
-__all__ = ["GradlineOptimizer", "SearchHook", "caller", "warn_of", "without_grad"]
-
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 """Hook of `register_search_hook`."""
 F = TypeVar("F", bound=Callable[..., Any])
@@ -44,7 +42,6 @@ class GradlineOptimizer(Optimizer):
     _step_supports_amp_scaling = True
 
     _driver: Driver
-    _stepping: bool
     _context: ModuleContext
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
@@ -107,7 +104,7 @@ class GradlineOptimizer(Optimizer):
         return handle
 
     def _refuse_in_closure(self, call: str) -> None:
-        if getattr(self, "_stepping", False):  # it is not set yet during construction
+        if self._context.stepping:
             raise RuntimeError(
                 f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
                 f"search goes on from what it knows): do it before or after step()"
@@ -236,7 +233,7 @@ class GradlineOptimizer(Optimizer):
         super().__setstate__(state)
         if "_optimizer_search_hooks" not in self.__dict__:
             self._optimizer_search_hooks = OrderedDict()
-        if "_stepping" in state:  # a copy of the whole optimizer, not a state_dict
+        if "defaults" in state:  # a copy of the whole optimizer, not a state_dict
             self._context.listen()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GradlineOptimizer:
@@ -251,6 +248,15 @@ class GradlineOptimizer(Optimizer):
         if self._optimizer_search_hooks:
             for hook in list(self._optimizer_search_hooks.values()):
                 hook(record)
+
+
+def require_gradline(optimizer: Any, done: str) -> None:
+    """Require an optimizer of gradline, whose searches something is done with."""
+    if not isinstance(optimizer, GradlineOptimizer):
+        raise TypeError(
+            f"optimizer must be a gradline optimizer (its searches are {done}; of a trainer's wrapper give the one "
+            f"inside), got {type(optimizer).__name__}"
+        )
 
 
 class Group(dict[str, Any]):

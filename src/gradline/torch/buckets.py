@@ -17,20 +17,6 @@ from gradline.torch.distributed.sharded import is_sharded, local, local_gradient
 from gradline.torch.measuring import HALF, LocalReduce, is_small, views_of
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
-__all__ = [
-    "AGE",
-    "AVERAGE",
-    "DISPLACEMENT",
-    "EXACT",
-    "ORIGIN",
-    "Bucket",
-    "add_state",
-    "buckets_of",
-    "dtype_of",
-    "measured",
-    "slope_along_step",
-]
-
 MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
 ORIGIN, DISPLACEMENT, AVERAGE = "origin", "displacement", "average"
 EXACT = "exact_average"

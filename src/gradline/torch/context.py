@@ -24,8 +24,6 @@ from gradline.torch.measuring import LocalReduce
 from gradline.torch.private import own_parameters, submodules
 from gradline.torch.statistics import RunningStatistics
 
-__all__ = ["ModuleContext"]
-
 _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 """torch.compile warns that global hooks are called twice for a compiled module, which is harmless for this one."""
 

@@ -12,35 +12,18 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
-from torch._compile import _disable_dynamo as not_compiled  # torch.compiler.disable imports the compiler
+from torch._compile import _disable_dynamo
 from torch.optim.adamw import adamw
-from torch.utils._python_dispatch import TorchDispatchMode as DispatchMode
-from torch.utils._pytree import tree_leaves as leaves
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
-__all__ = [
-    "DispatchMode",
-    "begin_ddp_forward",
-    "end_ddp_forward",
-    "foreach_add_",
-    "foreach_copy_",
-    "foreach_div_",
-    "foreach_lerp_",
-    "foreach_mul_",
-    "foreach_neg_",
-    "foreach_norm",
-    "foreach_sub_",
-    "foreach_zero_",
-    "fused_adamw_",
-    "leaves",
-    "not_compiled",
-    "own_buffers",
-    "own_parameters",
-    "set_grad",
-    "submodules",
-    "version",
-    "when_backward_ends",
-]
+DispatchMode = TorchDispatchMode
 
+leaves: Callable[[Any], list[Any]] = tree_leaves
+"""Return the leaves of nested lists, tuples, dicts and registered classes."""
+
+not_compiled: Callable[..., Callable[..., Any]] = _disable_dynamo
+"""Exclude a function from `torch.compile`, without importing the compiler as `torch.compiler.disable` does."""
 
 foreach_copy_: Callable[..., None] = torch._foreach_copy_
 foreach_add_: Callable[..., None] = torch._foreach_add_

@@ -24,8 +24,6 @@ from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.outliers import LOOKS, OutlierGuard
 
-__all__ = ["Evaluation", "Sensor", "sensor_for"]
-
 _SENSORS: dict[type[Slope], type[Sensor]] = {}
 
 

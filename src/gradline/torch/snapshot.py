@@ -11,8 +11,6 @@ from torch import Tensor, nn
 
 from gradline.torch.private import own_buffers
 
-__all__ = ["Noise", "Snapshot", "trainable"]
-
 
 class Snapshot:
     """Copies of some parameters and of a model's buffers.

@@ -30,8 +30,6 @@ from gradline.torch.distributed.sharded import is_sharded, shards
 from gradline.torch.distributed.stand_in import StandIn
 from gradline.torch.measuring import LocalReduce, gram, measure
 
-__all__ = ["DistributedReduce", "find"]
-
 _NUMBERS = 3  # sent per exchange
 _REASON = 300  # characters of an error message sent to other ranks
 _ROUNDING = 1e-9  # relative: steps may differ by rounding between machines with other math libraries

@@ -14,8 +14,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-__all__ = ["checksum", "differences", "settings_of"]
-
 _IMPLEMENTATION = ("capturable", "differentiable", "foreach", "fused", "lr")
 
 

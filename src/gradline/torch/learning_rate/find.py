@@ -20,8 +20,6 @@ from gradline.torch.learning_rate.recorder import StepRecorder
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.snapshot import Snapshot, trainable
 
-__all__ = ["find_lr"]
-
 PATIENCE = 2.0
 """Seconds before a progress bar is shown."""
 FEW = 10
