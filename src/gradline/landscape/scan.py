@@ -16,7 +16,7 @@ from gradline.landscape import directions
 from gradline.landscape.directions import Point
 from gradline.landscape.evaluate import ByBatch, BySample, Losses, evaluator_of
 from gradline.landscape.results import Array
-from gradline.landscape.source import Index, Loader, Numbered, Streamed, check_batches, require_count, source_of
+from gradline.landscape.source import Index, Loader, Numbered, check_batches, require_count, source_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Scan:
         downhill = [-part for part in self.evaluator.gradient()]
         return directions.resolve(downhill, self.place, "the gradient of all the data")
 
-    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Streamed:
+    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Loader:
         """Return an object that draws mini-batches of a size."""
         if self.samples is None:
             assert isinstance(self.source, Loader)
@@ -90,7 +90,7 @@ class Scan:
                 )
             if repetition:
                 raise ValueError("repetition must not be asked for with a DataLoader (its sampler decides), got True")
-            return Streamed(self.source.loader, self.seed)
+            return self.source
         if type(batch_size) is not int or not 1 <= batch_size <= self.samples:
             raise ValueError(
                 f"batch_size must be between 1 and the number of samples, {self.samples}, got {batch_size!r}"

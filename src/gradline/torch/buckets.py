@@ -27,11 +27,6 @@ class Bucket:
     """Parameters of one group, dtype, device and number of updates, and their tensors.
 
     Between `collect` and `release` it has the current points and gradients (of sharded parameters, the local shards).
-
-    Args:
-        group: the parameter group, with its options.
-        parameters: the parameters.
-        state: the optimizer's state, which has all tensors of these parameters.
     """
 
     def __init__(self, group: dict[str, Any], parameters: list[Tensor], state: Mapping[Tensor, Any]) -> None:

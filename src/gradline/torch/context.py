@@ -31,10 +31,8 @@ _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 class ModuleContext:
     """The modules that contain some parameters, their running statistics, and the processes that train them.
 
-    Args:
-        parameters: returns the parameters.
-        model: the model, if known. Otherwise modules are found between `listen` and `stop`.
-        process_group: the processes, if they are not to be inferred from the modules.
+    Without a `model` the modules are found between `listen` and `stop`; without a `process_group` the processes are
+    inferred from them.
     """
 
     def __init__(

@@ -51,17 +51,10 @@ def fused_adamw_(
     fused: bool = True,
     **options: float,
 ) -> None:
-    """Update parameters and moments in place by AdamW.
+    """Update parameters and moments in place by AdamW, with its options `lr`, `beta1`, `beta2`, `eps`, `weight_decay`.
 
-    Args:
-        parameters: the tensors to update.
-        gradients: their gradients.
-        means: first moments.
-        squares: second moments.
-        steps: number of updates of each, this one included, as scalar tensors on the same device.
-        fused: use the fused kernel if there is one. It goes through memory, so that all tensors of a parameter must be
-            dense and have the same strides.
-        options: `lr`, `beta1`, `beta2`, `eps` and `weight_decay`.
+    `steps` are the numbers of updates, this one included, as scalar tensors on the same device. The fused kernel goes
+    through memory: for `fused`, all tensors of a parameter must be dense and have the same strides.
     """
     if fused and parameters[0].device.type in _FUSED:
         kernel: Any = torch._fused_adamw_

@@ -104,11 +104,7 @@ def scalars_of(
 ) -> dict[str, float]:
     """Return the finite scalars of a search under the names that [`log_scalars`][gradline.log_scalars] explains.
 
-    Args:
-        optimizer: the optimizer that made the search.
-        record: the search.
-        stops: number of searches so far that ended for each reason, by the names of [`Stop`][gradline.protocol.Stop].
-        prefix: first part of the names.
+    `stops` has the number of searches so far that ended for each reason, by the names of `Stop`.
     """
     at_zero, probe = record.origin.at_zero, record.outcome.probe
     scalars = {"step": record.step, "slope/start": at_zero.slope}

@@ -58,11 +58,7 @@ class Evaluation:
 
 
 class Sensor:
-    """Measures observations of one type; the base class measures slopes.
-
-    Args:
-        search: the search that receives the observations.
-    """
+    """Measures observations of one type for a search; the base class measures slopes."""
 
     observation: ClassVar[type[Slope]] = Slope
     needs_loss: ClassVar[bool] = False

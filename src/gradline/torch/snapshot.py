@@ -13,13 +13,9 @@ from gradline.torch.private import own_buffers
 
 
 class Snapshot:
-    """Copies of some parameters and of a model's buffers.
+    """Copies of some parameters and of the buffers of some modules.
 
     They are restored through `.data`, so that graphs still waiting for their backward pass remain valid.
-
-    Args:
-        parameters: the parameters to save.
-        modules: the modules whose buffers to save.
     """
 
     def __init__(self, parameters: Sequence[Tensor], modules: Iterable[nn.Module] = ()) -> None:
