@@ -50,13 +50,10 @@ class SteepnessSensor(Sensor):
     def state(self):
         return self.steps
 
-    def check_state(self, packed):
+    def load_state(self, packed):
         if type(packed) is not int:
             raise TypeError("steps must be whole")
-        return packed
-
-    def load_state(self, state):
-        self.steps = state
+        self.steps = packed
 
 
 @dataclasses.dataclass(frozen=True)

@@ -334,18 +334,17 @@ def test_no_hook_is_left_behind():
     assert hooks == before
 
 
-def test_the_garbage_collector_changes_no_dictionary_that_may_be_iterated():
+def test_the_garbage_collector_leaves_torchs_hooks_alone():
     end_listening()
     hooks, listening = nn.modules.module._global_forward_pre_hooks, context._listening
     kept, dropped = problem_of(normed), problem_of(normed)
-    sizes = len(hooks), len(listening._contexts)
+    before = dict(hooks)
     del dropped
     gc.collect()
-    assert (len(hooks), len(listening._contexts)) == sizes
-    nn.Identity()(torch.ones(1))
-    assert (len(hooks), len(listening._contexts)) == (1, sizes[1] - 1)
+    assert (dict(hooks), len(listening._contexts)) == (before, 1)
     kept.turn()
     assert not listening._contexts
+    assert not hooks
 
 
 def test_a_module_that_cannot_be_hashed_is_found():

@@ -63,14 +63,13 @@ def random_directions(model: nn.Module | Iterable[Tensor], count: int = 2, *, se
     assert abs(sum((a * b).sum() for a, b in zip(first, second))) < 1e-6
     ```
     """
-    parameters = Point(model).parameters
-    total = sum(parameter.numel() for parameter in parameters)
-    if type(count) is not int or not 1 <= count <= total:
-        raise ValueError(f"count must be between 1 and the number of weights, {total}, got {count!r}")
+    place = Point(model)
+    if type(count) is not int or not 1 <= count <= place.weights:
+        raise ValueError(f"count must be between 1 and the number of weights, {place.weights}, got {count!r}")
     generator = torch.Generator().manual_seed(seed)
-    normal = torch.randn(total, count, generator=generator, dtype=torch.float64, device="cpu")
+    normal = torch.randn(place.weights, count, generator=generator, dtype=torch.float64, device="cpu")
     perpendicular, _ = torch.linalg.qr(normal)
-    return [_split(column, parameters) for column in perpendicular.T]
+    return [_split(column, place.parameters) for column in perpendicular.T]
 
 
 class Point(Snapshot):
@@ -80,6 +79,7 @@ class Point(Snapshot):
         modules, found = trainable(model)
         super().__init__(list(found.values()), modules)
         self.names = list(found)
+        self.weights = sum(parameter.numel() for parameter in self.parameters)
 
     @contextmanager
     def visited(self, seed: int) -> Iterator[None]:
@@ -101,8 +101,7 @@ class Point(Snapshot):
 
 def random_unit(place: Point, generator: torch.Generator) -> list[Tensor]:
     """Return a random direction of length 1, uniform over all directions."""
-    total = sum(parameter.numel() for parameter in place.parameters)
-    vector = torch.randn(total, generator=generator, dtype=torch.float64, device="cpu")
+    vector = torch.randn(place.weights, generator=generator, dtype=torch.float64, device="cpu")
     return _split(vector / vector.norm(), place.parameters)
 
 
@@ -148,23 +147,19 @@ def _parts(direction: Any, place: Point, name: str) -> list[Tensor]:
         parts[position][direction.index] = 1.0
         return parts
     if isinstance(direction, Mapping):
-        unknown = sorted(set(direction) - set(place.names))
-        if unknown:
-            raise ValueError(
-                f"{name} must name parameters that require a gradient, got {unknown[0]!r}; there are "
-                f"{', '.join(place.names)}"
-            )
+        for called in direction:
+            _require_name(called, place, name)
         known = zip(place.names, place.parameters, strict=True)
         return [direction[called] if called in direction else torch.zeros_like(p) for called, p in known]
     if isinstance(direction, np.ndarray):
         direction = torch.from_numpy(direction)
     if isinstance(direction, Tensor):
-        total = sum(parameter.numel() for parameter in place.parameters)
         if len(place.parameters) == 1 and direction.shape == place.parameters[0].shape:
             return [direction]
-        if direction.shape != (total,):
+        if direction.shape != (place.weights,):
             raise ValueError(
-                f"{name} must have one number for each of the {total} weights, got shape {tuple(direction.shape)}"
+                f"{name} must have one number for each of the {place.weights} weights, got shape "
+                f"{tuple(direction.shape)}"
             )
         return _split(direction, place.parameters)
     if isinstance(direction, str) or not isinstance(direction, Iterable):
@@ -182,11 +177,7 @@ def _position(direction: Weight, place: Point, name: str) -> int:
     """Return the index of the parameter that a weight belongs to."""
     parameter, index = direction.parameter, direction.index
     if isinstance(parameter, str):
-        if parameter not in place.names:
-            raise ValueError(
-                f"{name} must name a parameter that requires a gradient, got {parameter!r}; there are "
-                f"{', '.join(place.names)}"
-            )
+        _require_name(parameter, place, name)
         position = place.names.index(parameter)
     else:
         positions = [number for number, one in enumerate(place.parameters) if one is parameter]
@@ -197,6 +188,14 @@ def _position(direction: Weight, place: Point, name: str) -> int:
     if len(index) != len(shape) or not all(-size <= number < size for number, size in zip(index, shape, strict=True)):
         raise ValueError(f"{name} must have an index of one weight in {place.names[position]} of {shape}, got {index}")
     return position
+
+
+def _require_name(parameter: str, place: Point, name: str) -> None:
+    if parameter not in place.names:
+        raise ValueError(
+            f"{name} must name a parameter that requires a gradient, got {parameter!r}; there are "
+            f"{', '.join(place.names)}"
+        )
 
 
 def _split(vector: Tensor, parameters: Sequence[Tensor]) -> list[Tensor]:

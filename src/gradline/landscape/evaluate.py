@@ -16,6 +16,7 @@ from torch import Tensor
 from gradline.landscape.directions import Point
 from gradline.landscape.results import Array
 from gradline.landscape.source import Index, Loader, Tensors, length
+from gradline.torch.batches import call_with
 from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.moments.graph import find_batch_norm
@@ -30,7 +31,7 @@ def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> ByBatc
         numbers = numbers[: min(len(numbers), 8)]
         batch = source.batch(numbers)
     with torch.no_grad():
-        losses = call(loss, batch)
+        losses = call_with(batch, loss)
     place.restore_buffers()
     if not isinstance(losses, Tensor) or losses.ndim > 1 or (losses.ndim == 1 and len(losses) != len(numbers)):
         got = f"a tensor of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
@@ -39,11 +40,6 @@ def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> ByBatc
             f"{got} for {len(numbers)} samples"
         )
     return (BySample if losses.ndim else ByBatch)(loss, source, place)
-
-
-def call(loss: Losses, batch: Any) -> Any:
-    """Call the loss with the parts of a batch, or with the batch itself if it is no tuple or list."""
-    return loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
 
 
 class ByBatch:
@@ -80,7 +76,7 @@ class ByBatch:
         return number, slope
 
     def _differentiate(self, batch: Any) -> tuple[Tensor, list[Tensor]]:
-        value = call(self.loss, batch).mean()  # of per-sample losses
+        value = call_with(batch, self.loss).mean()  # of per-sample losses
         if value.grad_fn is None:
             raise _constant()
         found = torch.autograd.grad(value, self.place.parameters, allow_unused=True)
@@ -108,7 +104,7 @@ class BySample(ByBatch):
         parts = []
         order = []
         for batch, chosen in self.source.pieces(numbers):
-            losses = call(self.loss, batch)
+            losses = call_with(batch, self.loss)
             self._check(losses, batch)
             evaluated = Evaluated(losses, self.place.parameters, allow_batch_norm=True)
             evaluated.backward(accumulate=False)

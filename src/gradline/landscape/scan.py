@@ -16,7 +16,7 @@ from gradline.landscape import directions
 from gradline.landscape.directions import Point
 from gradline.landscape.evaluate import ByBatch, BySample, Losses, evaluator_of
 from gradline.landscape.results import Array
-from gradline.landscape.source import Loader, Numbered, Streamed, check_batches, require_count, source_of
+from gradline.landscape.source import Index, Loader, Numbered, check_batches, require_count, source_of
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,7 @@ class Scan:
         downhill = [-part for part in self.evaluator.gradient()]
         return directions.resolve(downhill, self.place, "the gradient of all the data")
 
-    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Streamed:
+    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Loader:
         """Return an object that draws mini-batches of a size."""
         if self.samples is None:
             assert isinstance(self.source, Loader)
@@ -90,7 +90,7 @@ class Scan:
                 )
             if repetition:
                 raise ValueError("repetition must not be asked for with a DataLoader (its sampler decides), got True")
-            return Streamed(self.source.loader, self.seed)
+            return self.source
         if type(batch_size) is not int or not 1 <= batch_size <= self.samples:
             raise ValueError(
                 f"batch_size must be between 1 and the number of samples, {self.samples}, got {batch_size!r}"
@@ -111,11 +111,17 @@ class Scan:
         return list(check_batches(asked.static, self.samples))
 
     def walk(
-        self, points: Sequence[Sequence[tuple[float, list[Tensor]]]], along: list[Tensor], asked: Asked
-    ) -> tuple[Array, list[Any]]:
-        """Return value and slope at each point, shape (points, evaluations, 2), and the static mini-batches.
+        self,
+        points: Sequence[Sequence[tuple[float, list[Tensor]]]],
+        along: list[Tensor],
+        asked: Asked,
+        shape: tuple[int, ...],
+    ) -> tuple[list[tuple[Array, Array] | None], tuple[Index, ...]]:
+        """Evaluate points of a grid of this shape.
 
-        The evaluations of a point are, in this order, all data (if requested), static and dynamic mini-batches.
+        Returns:
+            Values and slopes of full, static and dynamic sampling, `None` if not requested, and the static mini-batches
+            as arrays of sample indices, which those of a loader do not have.
         """
         static = self.static(asked)
         walks = self.draws(self.batch_size, repetition=asked.repetition) if asked.dynamic else None
@@ -124,7 +130,13 @@ class Scan:
             self.place.go(moves)
             batches = static + (walks.draw(asked.dynamic) if walks else [])
             seen.append(self.evaluator.at(batches, along, full=asked.full))
-        return np.stack(seen), static
+        columns = np.stack(seen).transpose(2, 1, 0)  # value and slope; all data, static and dynamic; points
+        values, slopes = columns.reshape(2, -1, *shape)
+        first, last = int(asked.full), int(asked.full) + len(static)
+        parts = [(slice(first, last), len(static)), (slice(last, None), asked.dynamic)]
+        found = [(values[part], slopes[part]) if some else None for part, some in parts]
+        everything = (values[0], slopes[0]) if asked.full else None
+        return [everything, *found], tuple(batch for batch in static if isinstance(batch, np.ndarray))
 
 
 def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:

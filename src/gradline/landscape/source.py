@@ -55,6 +55,15 @@ class Loader:
         self.loader, self.seed = loader, seed
         self.unchanged = partial(unchanged, loader)
         self.samples = None  # known after a pass
+        self._fixed, self._walks = batches.dynamic(loader, seed=seed), batches.dynamic(loader, seed=seed + 1)
+
+    def static(self, count: int) -> list[Any]:
+        """Return the first batches of the loader."""
+        return list(self._fixed.take(count))
+
+    def draw(self, count: int) -> list[Any]:
+        """Return a new batch for each walk."""
+        return list(self._walks.take(count))
 
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
         """Yield all samples, one batch at a time, with their indices."""
@@ -118,22 +127,6 @@ class Numbered:
             return list(self._walks.integers(self.samples, size=(count, self.batch_size)))
         choose = self._walks.choice
         return [choose(self.samples, self.batch_size, replace=False, shuffle=False) for _ in range(count)]
-
-
-class Streamed:
-    """Draws the batches of a loader."""
-
-    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
-        self._fixed = batches.dynamic(loader, seed=seed)
-        self._walks = batches.dynamic(loader, seed=seed + 1)
-
-    def static(self, count: int) -> list[Any]:
-        """Return the first batches of the loader."""
-        return list(self._fixed.take(count))
-
-    def draw(self, count: int) -> list[Any]:
-        """Return a new batch for each walk."""
-        return list(self._walks.take(count))
 
 
 def check_batches(static: Sequence[Any], samples: int) -> list[Index]:

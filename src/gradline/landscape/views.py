@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from gradline.landscape.directions import Direction, center_of, norm, random_unit
 from gradline.landscape.evaluate import Losses
-from gradline.landscape.results import Array, Curves, Found, Line, Optima, Plane, Projections, Surfaces
+from gradline.landscape.results import Curves, Found, Line, Optima, Plane, Projections, Surfaces
 from gradline.landscape.scan import Asked, Scan, steps_of
-from gradline.landscape.source import Index, require_count
+from gradline.landscape.source import require_count
 
 
 def line(
@@ -73,10 +73,10 @@ def line(
     scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
         way = scan.direction(direction)
-        seen, batches = scan.walk([[(step, way)] for step in at.tolist()], way, asked)
+        seen, batches = scan.walk([[(step, way)] for step in at.tolist()], way, asked, at.shape)
         length = norm(way)
-    everything, fixed, walks = (part and Curves(at, *part) for part in _apart(seen, asked, len(batches), at.shape))
-    return Line(at, everything, fixed, walks, _numbered(batches), scan.batch_size, length)
+    everything, fixed, walks = (part and Curves(at, *part) for part in seen)
+    return Line(at, everything, fixed, walks, batches, scan.batch_size, length)
 
 
 def plane(
@@ -143,11 +143,10 @@ def plane(
         )
         slope = _halfway(first, second) if along is None else scan.direction(along, "along")
         points = [[(a, first), (b, second)] for b in up.tolist() for a in across.tolist()]
-        seen, batches = scan.walk(points, slope, asked)
-    shape = (len(up), len(across))
-    everything, fixed, walks = (part and Surfaces(*part) for part in _apart(seen, asked, len(batches), shape))
+        seen, batches = scan.walk(points, slope, asked, (len(up), len(across)))
+    everything, fixed, walks = (part and Surfaces(*part) for part in seen)
     center = None if centers[0] is None or centers[1] is None else (centers[0], centers[1])
-    return Plane(across, up, everything, fixed, walks, _numbered(batches), scan.batch_size, center)
+    return Plane(across, up, everything, fixed, walks, batches, scan.batch_size, center)
 
 
 def optima(
@@ -307,17 +306,3 @@ def _halfway(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
     if length < 1e-6:
         raise ValueError("along must be given where the two directions are opposite (there is nothing between them)")
     return [part / length for part in between]
-
-
-def _apart(seen: Array, asked: Asked, static: int, shape: tuple[int, ...]) -> Iterator[tuple[Array, Array] | None]:
-    """Yield values and slopes of full, static and dynamic sampling from an array (points, evaluations, 2)."""
-    values, slopes = seen.transpose(2, 1, 0).reshape(2, seen.shape[1], *shape)
-    first = int(asked.full)
-    yield (values[0], slopes[0]) if asked.full else None
-    for part, some in ((slice(first, first + static), static), (slice(first + static, None), asked.dynamic)):
-        yield (values[part], slopes[part]) if some else None
-
-
-def _numbered(static: list[Any]) -> tuple[Index, ...]:
-    """Return the static mini-batches that are arrays of sample indices; those of a loader are not."""
-    return tuple(batch for batch in static if isinstance(batch, np.ndarray))

@@ -144,20 +144,21 @@ def search_data(
     zero = None if start is None else _point(0, 0.0, start.at_zero, values)
     rule, level = _rule(search, start)
     failed = outcome is not None and outcome.probe is None
-    data: dict[str, Any] = {
-        "origin": zero,
-        "probes": probes,
-        "accepted": None if outcome is None or outcome.probe is None else probes[outcome.probe],
-        "asked": given.asked,
-        "bracket": None if values or failed else _bracket(zero, probes, given.transcript, level),
-        "level": level,
-        "rule": rule,
-        "decrease": _decrease(search, start),
-        "values": values,
-    }
-    data["headline"] = _headline(given, data["accepted"])
-    data["reason"] = _reason(given)
-    return SearchData(**data, **_along(given))
+    accepted = None if outcome is None or outcome.probe is None else probes[outcome.probe]
+    return SearchData(
+        headline=_headline(given, accepted),
+        reason=_reason(given),
+        origin=zero,
+        probes=probes,
+        accepted=accepted,
+        asked=given.asked,
+        bracket=None if values or failed else _bracket(zero, probes, given.transcript, level),
+        level=level,
+        rule=rule,
+        decrease=_decrease(search, start),
+        values=values,
+        **_along(given),
+    )
 
 
 def _along(given: _Given) -> dict[str, Any]:
@@ -165,7 +166,7 @@ def _along(given: _Given) -> dict[str, Any]:
     search, start, transcript = given.search, given.origin, given.transcript
     steps = [step for step, _ in transcript] + ([] if given.asked is None else [given.asked])
     considered: list[float] = []
-    if start is not None and not _sound(start.at_zero):
+    if start is not None and not start.at_zero.usable:
         search = None  # it could not start there
     if isinstance(search, Prls) and start is not None:
         # The last choice there was: the one that led to the last probe, unless another one is to come.
@@ -220,11 +221,6 @@ def _at(surrogate: Surrogate, point: float) -> Belief:
     """Return the posterior at a point, which is snapped to an observed point within rounding."""
     near = min(surrogate.points, key=lambda seen: abs(seen - point))
     return surrogate.at(near if abs(near - point) <= 1e-12 * point else point)
-
-
-def _sound(zero: Slope) -> bool:
-    """Whether a search could start from this observation."""
-    return zero.finite and not (isinstance(zero, Moments) and math.isnan(zero.value_var + zero.slope_var))
 
 
 def _grid(span: tuple[float, float], logarithmic: bool) -> Array:

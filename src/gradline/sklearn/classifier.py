@@ -15,8 +15,6 @@ from torch.nn import functional
 
 from gradline.sklearn.estimator import LineSearchEstimator
 
-__all__ = ["LineSearchClassifier"]
-
 
 class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignore[misc]
     """Multi-layer perceptron for classification, trained without a learning rate.

@@ -11,8 +11,6 @@ from torch import Tensor
 
 from gradline.sklearn.estimator import LineSearchEstimator
 
-__all__ = ["LineSearchRegressor"]
-
 
 class LineSearchRegressor(RegressorMixin, LineSearchEstimator):  # type: ignore[misc]
     """Multi-layer perceptron for regression, trained without a learning rate.

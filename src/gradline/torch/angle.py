@@ -23,8 +23,6 @@ from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import local
 from gradline.torch.private import set_grad
 
-__all__ = ["Angle"]
-
 
 class Angle(AngleSteps):
     """AdamW without a learning rate, for any batch size: the angle after each step sets the size of the next.
@@ -125,8 +123,7 @@ class Angle(AngleSteps):
         Returns:
             The closure's loss, which is that before the step, or `None` without a closure.
         """
-        if self._stepping:
-            self._refuse_in_closure("step()")
+        self._refuse_in_closure("step()")
         if self._evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are set for evaluation: call optimizer.train() before step()")
@@ -145,7 +142,7 @@ class Angle(AngleSteps):
 
     def _evaluate(self, closure: Callable[[], Any]) -> Any:
         context = self._context
-        self._stepping = context.stepping = True
+        context.stepping = True
         try:
             if not context.known:
                 context.discover()
@@ -160,7 +157,7 @@ class Angle(AngleSteps):
             raise
         finally:
             set_grad(False)
-            self._stepping = context.stepping = False
+            context.stepping = False
 
     @torch.no_grad()
     def restart(self) -> None:

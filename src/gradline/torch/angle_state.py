@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import OrderedDict
 from collections.abc import Sequence
 from enum import Enum
@@ -18,13 +17,11 @@ from gradline.searches.angle import AngleMemory
 from gradline.torch.arguments import check_group
 from gradline.torch.base import GradlineOptimizer
 from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
-from gradline.torch.checkpoint import SEARCH, check_fields, damaged, read, with_fields
+from gradline.torch.checkpoint import check_fields, saved_tensors, with_fields, written
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
 from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import own_buffers
-
-__all__ = ["AngleState", "Phase"]
 
 POINT, STATISTICS = "point", "statistics_"
 POINT_STATISTICS = f"{POINT}_{STATISTICS}"
@@ -63,7 +60,6 @@ class AngleState(GradlineOptimizer):
         self._context.discovered = self._set_statistics
         self._unsettled = False  # a state was loaded, and no step taken since
         self._average_in_model = False  # it was saved in `eval()` without the average
-        self._stepping = False
         self._optimizer_search_hooks = OrderedDict()
         super().__init__(params, defaults)
 
@@ -172,14 +168,9 @@ class AngleState(GradlineOptimizer):
             held = state[places[id(known[0])]]
             for name, tensors in ((STATISTICS, self._statistics), (POINT_STATISTICS, self._training_statistics())):
                 held |= {f"{name}{index}": tensor.clone() for index, tensor in enumerate(tensors)}
-        first, *others = packed["param_groups"]
-        return {
-            **packed,
-            "state": state,
-            "param_groups": [{**first, SEARCH: json.dumps(self._packed(self._driver))}, *others],
-        }
+        return written(packed, state, self._pack(self._driver))
 
-    def _packed(self, driver: Driver) -> dict[str, Plain]:
+    def _pack(self, driver: Driver) -> dict[str, Plain]:
         packed = {
             "direction": "Angle",
             "driver": pack_driver(driver),
@@ -193,52 +184,14 @@ class AngleState(GradlineOptimizer):
         }
         return with_fields(packed, driver)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
-        self._refuse_in_closure("load_state_dict()")
-        try:
-            loaded, swapped = self._unpack(state_dict)
-            self._check_tensors(state_dict, loaded["_phase"])
-        except CodecError as error:
-            raise damaged(str(error)) from error
-        except (LookupError, TypeError, AttributeError) as error:
-            raise damaged(error) from error
-        before = dict(vars(self))
-        points = [local(parameter).detach() for parameter in self._parameters()]
-        kept: list[Tensor] = []
-        try:
-            super().load_state_dict(state_dict)
-            vars(self).update(loaded)
-            self._evaluating = False
-            self._buckets = None
-            self._replaced = []
-            self._unsettled = True
-            self.param_groups[0][SEARCH] = repr(self.search)
-            for group in self.param_groups:
-                check_group(group)
-            self._keep_types(state_dict, (AVERAGE, DISPLACEMENT, EXACT))
-            kept = [point.clone() for point in points] if swapped else []
-            self._restore(swapped)
-            self._context.listen()  # the model may have been loaded too, with other running statistics
-            self._show_step()
-        except BaseException as error:
-            vars(self).clear()
-            vars(self).update(before)
-            _copy(kept, points[: len(kept)])
-            if isinstance(error, LookupError):
-                raise damaged(error) from error
-            raise
-
-    def _unpack(self, state_dict: dict[str, Any]) -> tuple[dict[str, Any], bool]:
+    def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Plain]) -> tuple[dict[str, Any], bool]:
         """Return the attributes to load, and whether the parameters were exchanged for evaluation."""
-        packed = read(state_dict)
-        check_fields(packed)
         if packed.get("direction") != "Angle":
             raise ValueError(
                 f"state_dict must be of gradline.Angle (another optimizer's means something else), got one of a search "
                 f"along {packed.get('direction')}"
             )
-        check_fields(packed, self._packed(Driver(self.search)))
+        check_fields(packed, self._pack(Driver(self.search)))
         driver, phase = unpack_driver(self.search, packed["driver"]), Phase[packed["phase"]]
         if len(packed["before"]) != len(driver.memory):
             raise CodecError(f"its earlier memory has {len(packed['before'])} numbers")
@@ -259,40 +212,36 @@ class AngleState(GradlineOptimizer):
             "_statistics": _statistics(state_dict, STATISTICS),
             "_of_training": _statistics(state_dict, POINT_STATISTICS),
         }
+        self._check_tensors(state_dict, phase)
         return attributes, packed["swapped"]
 
     def _check_tensors(self, state_dict: dict[str, Any], phase: Phase) -> None:
         """Check that the saved tensors are complete and have the shapes of the parameters."""
-        places = [place for group in state_dict["param_groups"] for place in group["params"]]
-        parameters = self._parameters()
-        if len(places) != len(parameters):
-            return  # torch raises an error
-        complete = 0
-        for place, parameter in zip(places, parameters, strict=True):
-            held = state_dict["state"].get(place, {})
-            for name, value in held.items():
-                if name != AGE and STATISTICS not in name and value.shape != parameter.shape:
-                    raise ValueError(
-                        f"state_dict must be of parameters of the same shapes (training goes on from their moments), "
-                        f"but parameter {place} has {tuple(parameter.shape)} and its saved {name} {tuple(value.shape)}"
-                    )
+        saved = saved_tensors(state_dict, self._parameters(), lambda name: name != AGE and STATISTICS not in name)
+        for place, held in enumerate(saved):
             missing = [name for name in (AGE, MEAN, SQUARE, ORIGIN, DISPLACEMENT) if name not in held]
             if held and missing:
                 raise CodecError(f"parameter {place} has no {', '.join(missing)}")
             if held and held[AGE].numel() != 1:
                 raise CodecError(f"parameter {place} has {held[AGE].numel()} numbers of steps")
-            complete += bool(held)
-        if phase is not Phase.START and not complete:
+        if phase is not Phase.START and not any(saved):
             raise CodecError("no parameter has a state")
 
     @torch.no_grad()
-    def _restore(self, swapped: bool) -> None:
+    def _restore(self, state_dict: dict[str, Any], saved: tuple[dict[str, Any], bool]) -> None:
         """Set the parameters to the point of training if the state was saved in `eval()`, and adapt it to `average`.
 
         `torch.distributed.checkpoint` loads no tensors that only a state saved in `eval()` has. The average is then in
         the model, if that was saved in `eval()` too.
         """
-        self._average_in_model = False
+        attributes, swapped = saved
+        vars(self).update(attributes)
+        self._evaluating = self._average_in_model = False
+        self._buckets, self._replaced, self._unsettled = None, [], True
+        for group in self.param_groups:
+            check_group(group)
+        self._keep_types(state_dict, (AVERAGE, DISPLACEMENT, EXACT))
+        points = []
         for parameter, held in self.state.items():
             for name in [name for name in held if STATISTICS in name]:
                 del held[name]
@@ -303,13 +252,15 @@ class AngleState(GradlineOptimizer):
                     self._average_in_model = True
                 else:
                     held[evaluated] = exact
-                    local(parameter).copy_(local(held[POINT]))  # again in `_settle`, if the model is loaded after this
+                    points.append((local(parameter), local(held[POINT])))
             if not self.average:
                 held.pop(AVERAGE, None)
             elif ORIGIN in held and AVERAGE not in held:
                 held[AVERAGE] = held[ORIGIN].to(dtype_of(AVERAGE, held[ORIGIN]), copy=True)
                 self._averaged = 0
         self._set_statistics()
+        for parameter, point in points:  # last: nothing can fail now. Again in `_settle`, if the model is loaded later
+            parameter.copy_(point)
 
     def _settle(self) -> bool:
         """After loading: return False if the parameters were not those of training, and set them to those.

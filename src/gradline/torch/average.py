@@ -14,8 +14,6 @@ from torch.optim.swa_utils import AveragedModel
 from gradline.searches.arguments import require
 from gradline.torch.private import foreach_copy_, foreach_lerp_
 
-__all__ = ["LateAverage"]
-
 
 class LateAverage(AveragedModel):
     """Average of a model's parameters over training, for evaluation: less noisy than the last parameters.

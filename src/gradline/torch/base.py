@@ -20,13 +20,12 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.driver import Driver
 from gradline.protocol import Record, Search, Stop
+from gradline.torch.checkpoint import SEARCH, read, reporting_damage
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import own_attributes, set_lr
 from gradline.torch.distributed.sharded import local_gradient
 from gradline.torch.line import Gradients
 from gradline.torch.private import foreach_mul_, not_compiled, set_grad
-
-__all__ = ["GradlineOptimizer", "SearchHook", "caller", "warn_of", "without_grad"]
 
 SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 """Hook of `register_search_hook`."""
@@ -43,7 +42,6 @@ class GradlineOptimizer(Optimizer):
     _step_supports_amp_scaling = True
 
     _driver: Driver
-    _stepping: bool
     _context: ModuleContext
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
 
@@ -106,7 +104,7 @@ class GradlineOptimizer(Optimizer):
         return handle
 
     def _refuse_in_closure(self, call: str) -> None:
-        if getattr(self, "_stepping", False):  # it is not set yet during construction
+        if self._context.stepping:
             raise RuntimeError(
                 f"{call} must be called between steps, not in a closure (the parameters are at a probe, and the "
                 f"search goes on from what it knows): do it before or after step()"
@@ -170,6 +168,42 @@ class GradlineOptimizer(Optimizer):
             )
         return Gradients(parameters, gradients)
 
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
+        self._refuse_in_closure("load_state_dict()")
+        with reporting_damage():
+            packed = read(state_dict)
+            saved = self._unpack(state_dict, packed)
+        before = [(owner, dict(vars(owner))) for owner in self._loaded()]
+        try:
+            with reporting_damage():
+                super().load_state_dict(state_dict)
+                self.param_groups[0][SEARCH] = repr(self.search)
+                self._restore(state_dict, saved)
+                self._context.listen()  # the model may have been loaded too, with other running statistics
+                self._show_step()
+        except BaseException:  # loading replaces attributes and does not change objects in place
+            for owner, attributes in before:
+                vars(owner).clear()
+                vars(owner).update(attributes)
+            raise
+
+    @abstractmethod
+    def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Any]) -> Any:
+        """Return what `_restore` needs; raise an error if a state_dict does not fit, and change nothing."""
+
+    @abstractmethod
+    def _restore(self, state_dict: dict[str, Any], saved: Any) -> None:
+        """Restore what `_unpack` returned, after torch has loaded groups and state."""
+
+    def _loaded(self) -> list[object]:
+        """Return the objects whose attributes loading replaces."""
+        return [self]
+
+    @abstractmethod
+    def _show_step(self) -> None:
+        """Show the last step in all groups' `lr`."""
+
     def _keep_types(self, state_dict: dict[str, Any], names: Collection[str]) -> None:
         """Restore state of another dtype than its parameter, such as NAdam's `mu_product`, which torch converts."""
         places = [place for group in state_dict["param_groups"] for place in group["params"]]
@@ -199,7 +233,7 @@ class GradlineOptimizer(Optimizer):
         super().__setstate__(state)
         if "_optimizer_search_hooks" not in self.__dict__:
             self._optimizer_search_hooks = OrderedDict()
-        if "_stepping" in state:  # a copy of the whole optimizer, not a state_dict
+        if "defaults" in state:  # a copy of the whole optimizer, not a state_dict
             self._context.listen()
 
     def __deepcopy__(self, memo: dict[int, Any]) -> GradlineOptimizer:
@@ -214,6 +248,15 @@ class GradlineOptimizer(Optimizer):
         if self._optimizer_search_hooks:
             for hook in list(self._optimizer_search_hooks.values()):
                 hook(record)
+
+
+def require_gradline(optimizer: Any, done: str) -> None:
+    """Require an optimizer of gradline, whose searches something is done with."""
+    if not isinstance(optimizer, GradlineOptimizer):
+        raise TypeError(
+            f"optimizer must be a gradline optimizer (its searches are {done}; of a trainer's wrapper give the one "
+            f"inside), got {type(optimizer).__name__}"
+        )
 
 
 class Group(dict[str, Any]):

@@ -69,6 +69,18 @@ def full(*source: Any) -> Batches:
     return Batches(_Epochs(lambda *_: iter((whole,)), 0, []), keep=True, source=source)
 
 
+def endless(batches: Any) -> Batches:
+    """Return any iterable of mini-batches as `Batches`, in its own order; of `None`, empty mini-batches."""
+    if isinstance(batches, Batches):
+        return batches
+    return Batches(_Epochs(lambda *_: iter(((),) if batches is None else batches), 0, []), keep=False)
+
+
+def call_with(batch: Any, loss: Callable[..., Any]) -> Any:
+    """Call a loss with the parts of a mini-batch, or with the batch itself if it is no tuple or list."""
+    return loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
+
+
 class Batches(Iterator[Any]):
     """Endless iterator over mini-batches whose position can be saved and restored."""
 
@@ -126,8 +138,7 @@ class Batches(Iterator[Any]):
 
         def closure() -> Tensor:
             optimizer.zero_grad()
-            batch = self.draw()
-            value = loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
+            value: Tensor = call_with(self.draw(), loss)
             if not per_sample:
                 value.backward()  # type: ignore[no-untyped-call]
             return value

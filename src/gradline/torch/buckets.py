@@ -17,20 +17,6 @@ from gradline.torch.distributed.sharded import is_sharded, local, local_gradient
 from gradline.torch.measuring import HALF, LocalReduce, is_small, views_of
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
-__all__ = [
-    "AGE",
-    "AVERAGE",
-    "DISPLACEMENT",
-    "EXACT",
-    "ORIGIN",
-    "Bucket",
-    "add_state",
-    "buckets_of",
-    "dtype_of",
-    "measured",
-    "slope_along_step",
-]
-
 MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
 ORIGIN, DISPLACEMENT, AVERAGE = "origin", "displacement", "average"
 EXACT = "exact_average"
@@ -41,11 +27,6 @@ class Bucket:
     """Parameters of one group, dtype, device and number of updates, and their tensors.
 
     Between `collect` and `release` it has the current points and gradients (of sharded parameters, the local shards).
-
-    Args:
-        group: the parameter group, with its options.
-        parameters: the parameters.
-        state: the optimizer's state, which has all tensors of these parameters.
     """
 
     def __init__(self, group: dict[str, Any], parameters: list[Tensor], state: Mapping[Tensor, Any]) -> None:
@@ -207,18 +188,16 @@ class Idle(Bucket):
     """A bucket of parameters without a gradient, which stay where they are; a line search moves them along its line."""
 
     def collect(self) -> bool:
-        """Get the current points; return False if dtype or device changed."""
         self.points = list(map(local, self.parameters))
         return all((point.dtype, point.device) == self.sort for point in self.points)
 
     def aim(self) -> None:
-        """Save the points as origins and average; the direction stays zero."""
         self.save()
         if self.averages:
             self.average(1.0)
 
     def move(self, step: float, times: float) -> None:
-        """Stay."""
+        pass
 
 
 class Packed(Bucket):
@@ -252,24 +231,19 @@ class Packed(Bucket):
         return True
 
     def release(self) -> None:
-        """Write the points to the parameters."""
         foreach_copy_(self.parameters, self._points)
 
     def scale_gradients(self, factor: float) -> None:
-        """Multiply the gradients."""
         self._pair[0].mul_(factor)
 
     def measure(self) -> tuple[float, float, float] | None:
-        """Return g·g, g·u and u·u, computed by one call."""
         (gg, gu), (_, uu) = torch.mm(self._pair, self._transposed).tolist()
         return gg, gu, uu
 
     def average(self, weight: float) -> None:
-        """Add the points to the average."""
         self.averages[0].lerp_(self._point, weight)
 
     def save(self) -> None:
-        """Save the points as origins."""
         self._origin.copy_(self._point)
 
     def _displace(self, times: float) -> None:

@@ -1,45 +1,28 @@
-"""Convert a session to numbers, lists and strings, which `torch.load(weights_only=True)` accepts.
+"""The format of state_dicts: torch's own, with everything but tensors as JSON in the first parameter group.
 
-The optimizer saves the tensors (buffers of line and sensor, kept gradients) itself.
+They consist of tensors, numbers, lists, dicts and strings, which `torch.load(weights_only=True)` accepts.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver
+from torch import Tensor
+
+from gradline.codec import CodecError, Plain
 from gradline.driver import Driver
-from gradline.protocol import candidates
-from gradline.torch.direction import Update
-from gradline.torch.session import Session, Standing
 
 SEARCH = "line_search"
 """Key of a state_dict's first parameter group: the packed search."""
 
 
-@dataclasses.dataclass(frozen=True)
-class Saved:
-    """A saved session. `kept` has norm, slope and scalars of each probe whose gradient was kept."""
-
-    driver: Driver
-    standing: Standing
-    sensor: Any
-    kept: dict[int, tuple[float, float, tuple[float, ...]]]
-
-
-def pack(session: Session, driver: Driver | None = None) -> dict[str, Plain]:
-    """Return everything in a session except its tensors, optionally with another driver."""
-    driver = driver or session.driver
-    packed = {
-        "direction": _direction_name(session),
-        "driver": pack_driver(driver),
-        "sensor": session.sensor.state(),
-        "standing": session.standing.name,
-        "kept": [[probe, kept.norm, kept.slope, list(kept.scalars)] for probe, kept in session.kept.items()],
-    }
-    return with_fields(packed, driver)
+def written(state_dict: dict[str, Any], state: dict[int, Any], packed: dict[str, Plain]) -> dict[str, Any]:
+    """Return torch's state_dict with another state of the parameters and a packed search."""
+    first, *others = state_dict["param_groups"]
+    return {**state_dict, "state": state, "param_groups": [{**first, SEARCH: json.dumps(packed)}, *others]}
 
 
 def read(state_dict: Any) -> dict[str, Plain]:
@@ -55,6 +38,7 @@ def read(state_dict: Any) -> dict[str, Plain]:
         raise damaged(error) from error
     if not isinstance(packed, dict):
         raise damaged(f"its line search is a {type(packed).__name__}")
+    check_fields(packed)
     return packed
 
 
@@ -66,25 +50,17 @@ def damaged(defect: object) -> ValueError:
     )
 
 
-def unpack(session: Session, packed: dict[str, Plain]) -> Saved:
-    """Invert `pack`, for equal search and direction classes; raise an error if it does not fit, change nothing."""
-    _check_kind(session, packed)
+@contextmanager
+def reporting_damage(*more: type[Exception]) -> Iterator[None]:
+    """Context manager of reading: a value that is missing or of another type raises the error of `damaged`."""
     try:
-        driver = unpack_driver(session.driver.search, packed["driver"])
+        yield
     except CodecError as error:
         raise damaged(str(error)) from error
-    try:
-        standing = Standing[packed["standing"]]
-        sensor = session.sensor.check_state(packed["sensor"])
-        kept = {
-            count(probe): (number(norm), number(slope), tuple(map(number, scalars)))
-            for probe, norm, slope, scalars in packed["kept"]
-        }
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
-        raise damaged(error) from error
-    saved = Saved(driver, standing, sensor, kept)
-    _check_pending(saved)
-    return saved
+    except Exception as error:
+        if isinstance(error, (LookupError, TypeError, AttributeError, *more)):
+            raise damaged(error) from error
+        raise
 
 
 def with_fields(packed: dict[str, Plain], driver: Driver) -> dict[str, Plain]:
@@ -109,36 +85,22 @@ def check_fields(packed: dict[str, Plain], present: dict[str, Plain] | None = No
         )
 
 
-def _check_kind(session: Session, packed: dict[str, Plain]) -> None:
-    check_fields(packed)
-    driver = packed.get("driver")
-    if not isinstance(driver, dict):
-        raise damaged("it has no driver")
-    name = type(session.driver.search).__name__
-    for kind, part, mine, found in (
-        ("search", "another one's memory", name, driver.get("search")),
-        ("direction", "another's state", _direction_name(session), packed.get("direction")),
-    ):
-        if found != mine:
-            raise ValueError(f"state_dict must be of the {kind} {mine} ({part} means something else), got {found}")
-    check_fields(packed, pack(session, Driver(session.driver.search)))
-
-
-def _check_pending(saved: Saved) -> None:
-    """Check that a search in progress waits for a probe and that the gradients of its candidates were kept."""
-    pending = saved.driver.pending
-    if pending is None:
-        if saved.standing.probing or saved.kept:
-            raise damaged("there is a probe, but no search")
-        return
-    if pending.outcome is not None:
-        raise damaged("the search under way has ended")
-    if hasattr(pending.search, "candidates") and pending.transcript:
-        gone = set(candidates(pending.search, pending.transcript)) - set(saved.kept)
-        if gone:
-            raise damaged(f"nothing was kept of the probes {sorted(gone)}")
-
-
-def _direction_name(session: Session) -> str:
-    direction = session.direction
-    return type(direction.base if isinstance(direction, Update) else direction).__name__
+def saved_tensors(
+    state_dict: dict[str, Any], parameters: Sequence[Tensor], shaped: Callable[[str], bool]
+) -> list[dict[str, Any]]:
+    """Return the saved state of each parameter; raise an error where tensors of `shaped` names have another shape."""
+    places = [place for group in state_dict["param_groups"] for place in group["params"]]
+    if len(places) != len(parameters):
+        raise ValueError(
+            f"state_dict must be of as many parameters (each has its own state), got {len(places)} for the "
+            f"{len(parameters)} of this optimizer"
+        )
+    saved = [state_dict["state"].get(place, {}) for place in places]
+    for place, parameter, held in zip(places, parameters, saved, strict=True):
+        for name, value in held.items():
+            if shaped(name) and value.shape != parameter.shape:
+                raise ValueError(
+                    f"state_dict must be of parameters of the same shapes (training goes on from their tensors), "
+                    f"but parameter {place} has {tuple(parameter.shape)} and its saved {name} {tuple(value.shape)}"
+                )
+    return saved

@@ -11,8 +11,6 @@ from gradline.torch.arguments import directed_search_of
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.optimizer import LineSearchOptimizer
 
-__all__ = ["GOLSI", "PrLS"]
-
 
 class GOLSI(LineSearchOptimizer):
     """Optimizer that finds its steps by GOLS-I, the gradient-only line search of the paper.

@@ -8,12 +8,11 @@ optimizer's construction to the end of its first step. With `model=` this is not
 
 from __future__ import annotations
 
-import itertools
 import warnings
-import weakref
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -25,8 +24,6 @@ from gradline.torch.measuring import LocalReduce
 from gradline.torch.private import own_parameters, submodules
 from gradline.torch.statistics import RunningStatistics
 
-__all__ = ["ModuleContext"]
-
 _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 """torch.compile warns that global hooks are called twice for a compiled module, which is harmless for this one."""
 
@@ -34,10 +31,8 @@ _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 class ModuleContext:
     """The modules that contain some parameters, their running statistics, and the processes that train them.
 
-    Args:
-        parameters: returns the parameters.
-        model: the model, if known. Otherwise modules are found between `listen` and `stop`.
-        process_group: the processes, if they are not to be inferred from the modules.
+    Without a `model` the modules are found between `listen` and `stop`; without a `process_group` the processes are
+    inferred from them.
     """
 
     def __init__(
@@ -46,10 +41,10 @@ class ModuleContext:
         self.parameters = parameters
         self.process_group = process_group
         self.ranks = LocalReduce()  # the processes that take part in each evaluation
-        self._roots = _Modules()  # called modules that contain our parameters
-        self._others = _Modules()  # modules to ignore when they are called
+        # Modules by id, since some are not hashable: called ones that contain our parameters, and those to ignore.
+        self._roots: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
+        self._others: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
         self.statistics = RunningStatistics()
-        self.key: int | None = None  # while it listens
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
         self.discovered: Callable[[], None] = lambda: None  # called after each `discover`
@@ -62,7 +57,7 @@ class ModuleContext:
                 f"it), got {model!r}"
             )
         if model is not None:
-            self._roots.add(model)
+            self._roots[id(model)] = model
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to other modules and finds them, and other processes, itself.
@@ -116,25 +111,25 @@ class ModuleContext:
 
     def called(self, module: nn.Module) -> None:
         """Handle the start of a module's forward pass."""
-        if module in self._others:
+        if self._others.get(id(module)) is module:
             return
-        if module in self._roots:
+        if self._roots.get(id(module)) is module:
             if not self.stepping:
                 self.statistics.keep()
             return
         if _holds_any(module, self._ids()):
-            self._roots.add(module)
+            self._roots[id(module)] = module
             self.discover()
         for part in _submodules(module):
-            if part not in self._roots:
-                self._others.add(part)
+            if id(part) not in self._roots:
+                self._others[id(part)] = part
 
     def _ids(self) -> set[int]:
         return set(map(id, self.parameters()))
 
     def _all(self) -> Iterator[nn.Module]:
         seen: set[int] = set()
-        for root in self._roots:
+        for root in list(self._roots.values()):
             for module in _submodules(root):
                 if id(module) not in seen:
                     seen.add(id(module))
@@ -170,26 +165,6 @@ def _holds_any(module: nn.Module, ours: set[int]) -> bool:
     return any(id(parameter) in ours for parameter in _parameters(module))
 
 
-class _Modules:
-    """Weak set of modules by identity, since some are not hashable."""
-
-    def __init__(self) -> None:
-        self._references: dict[int, weakref.ref[nn.Module]] = {}
-
-    def add(self, module: nn.Module) -> None:
-        self._references[id(module)] = weakref.ref(module)
-
-    def clear(self) -> None:
-        self._references.clear()
-
-    def __contains__(self, module: nn.Module) -> bool:
-        reference = self._references.get(id(module))
-        return reference is not None and reference() is module
-
-    def __iter__(self) -> Iterator[nn.Module]:
-        return (module for reference in list(self._references.values()) if (module := reference()) is not None)
-
-
 class _Listening:
     """The contexts that currently find modules, and the global hook shared by all of them.
 
@@ -197,28 +172,17 @@ class _Listening:
     """
 
     def __init__(self) -> None:
-        self._contexts: dict[int, weakref.ref[ModuleContext]] = {}
-        self._keys = itertools.count()
-        self._collected: list[int] = []
+        # In order, so that all processes discover alike. Collecting a context does not remove the hook, since torch may
+        # iterate over its hooks then.
+        self._contexts: WeakValueDictionary[int, ModuleContext] = WeakValueDictionary()
         self._hook: RemovableHandle | None = None
 
     def add(self, context: ModuleContext) -> None:
-        self.discard(context)
-        key = context.key = next(self._keys)
-        # The garbage collector may run while dictionaries are iterated, here or in torch: it must not change them.
-        self._contexts[key] = weakref.ref(context, lambda _: self._collected.append(key))
+        self._contexts[id(context)] = context
         self._register()
 
     def discard(self, context: ModuleContext) -> None:
-        if context.key is not None:
-            self._contexts.pop(context.key, None)
-            context.key = None
-        self._tidy()
-
-    def _tidy(self) -> None:
-        """Forget the contexts that were collected; without any left, remove the hook."""
-        while self._collected:
-            self._contexts.pop(self._collected.pop(), None)
+        self._contexts.pop(id(context), None)
         if not self._contexts:
             self._unregister()
 
@@ -239,16 +203,13 @@ class _Listening:
     def _called(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling():
             return
-        self._tidy()
-        if not self._contexts:
-            return
-        for reference in list(self._contexts.values()):
-            context = reference()
-            if context is not None:
-                context.called(module)
+        for context in list(self._contexts.values()):
+            context.called(module)
         if isinstance(module, torch.jit.ScriptModule):
             return  # it cannot have hooks, and its submodules call none
         self._unregister()
+        if not self._contexts:
+            return
         returned: RemovableHandle
 
         def end(_module: nn.Module, _inputs: Any, _output: Any) -> None:

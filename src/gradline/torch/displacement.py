@@ -20,8 +20,6 @@ from gradline.torch.line import Gradients, Line
 from gradline.torch.measuring import LocalReduce
 from gradline.torch.private import foreach_add_, foreach_mul_
 
-__all__ = ["Displacement"]
-
 
 class Displacement:
     """The displacement as one tensor per parameter (of sharded parameters, the local shard)."""

@@ -33,8 +33,6 @@ from gradline.torch.session import Closure, Session, Standing
 from gradline.torch.snapshot import Noise
 from gradline.torch.states import SavedOptimizer
 
-__all__ = ["LineSearchOptimizer"]
-
 
 class LineSearchOptimizer(SavedOptimizer):
     """Optimizer that finds the size of each step by a line search, so that no learning rate has to be chosen.
@@ -123,8 +121,9 @@ class LineSearchOptimizer(SavedOptimizer):
         if reuse_gradient is None:
             reuse_gradient = observes(search) is not Value
         context = ModuleContext(self._parameters, model, process_group)
-        self._session = Session(driver, aim, sensor, context, self._gradients, reuse_gradient=reuse_gradient)
-        self._session.settings = self._settings
+        self._session = Session(
+            driver, aim, sensor, context, self._gradients, self._settings, reuse_gradient=reuse_gradient
+        )
         self.spread = spread
         self.same_noise = same_noise
         self._optimizer_search_hooks = OrderedDict()
@@ -132,7 +131,6 @@ class LineSearchOptimizer(SavedOptimizer):
         if base is not None:  # share groups and state, so that changes of either count for both
             self.param_groups, self.state = base.param_groups, base.state
         self._held = None
-        self._stepping = False
         self._told_of_change = False
         self._versions = None
         self.param_groups[0][SEARCH] = repr(search)  # checkpoints load only existing keys
@@ -165,8 +163,7 @@ class LineSearchOptimizer(SavedOptimizer):
             The loss of the accepted probe (the mean, for per-sample losses; the loss of the last probe if none was
             accepted), or `None` without a closure.
         """
-        if self._stepping:
-            self._refuse_in_closure("step()")
+        self._refuse_in_closure("step()")
         session, driver = self._session, self._session.driver
         if session.standing.evaluating:
             self._forget_scaler()
@@ -191,7 +188,7 @@ class LineSearchOptimizer(SavedOptimizer):
         before, mark = driver.state.last, session.mark()
         loss = None
         noise = None
-        self._stepping = session.context.stepping = True
+        session.context.stepping = True
         try:
             session.context.ranks.begin(self._settings)
             if closure is None:
@@ -214,7 +211,7 @@ class LineSearchOptimizer(SavedOptimizer):
                 noise.again()
             raise
         finally:
-            self._stepping = session.context.stepping = False
+            session.context.stepping = False
             self._hold_buffers()
             self._note_versions()
             last = driver.state.last

@@ -11,8 +11,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-__all__ = ["LOOKS", "OutlierGuard"]
-
 LOOKS = 2
 """Evaluations in a row that may be rejected: the first is repeated on the next mini-batch, the second halves a step."""
 

@@ -44,7 +44,6 @@ class MomentsSensor(Sensor):
         self._at_probes = observes_at_probes(search) is Moments
 
     def evaluate(self, losses: Any) -> Evaluated:
-        """Clear the gradients and call `backward` on the mean of the losses."""
         parameters = self._parameters()
         moving = [parameter for parameter in parameters if parameter.requires_grad]
         evaluated = Evaluated(losses, moving, allow_batch_norm=self._allow_batch_norm)
@@ -54,13 +53,11 @@ class MomentsSensor(Sensor):
         return evaluated
 
     def value(self, samples: Evaluated, ranks: LocalReduce) -> tuple[float, ...]:
-        """Return the mean loss and its variance over the samples of all ranks."""
         with ranks.telling():
             mean, variance = plain_mean_and_variance(samples.losses)
         return ranks.pooled(len(samples.losses), mean, variance)
 
     def check(self, ranks: LocalReduce) -> None:
-        """Raise an error for sharded parameters, and for `diagonal` in several processes."""
         sharded = [parameter for parameter in self._parameters() if is_sharded(parameter)]
         if sharded:
             raise TypeError(
@@ -74,7 +71,6 @@ class MomentsSensor(Sensor):
             )
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return all four moments; the variance of the slope is infinite if the evaluation is not finite."""
         if not evaluation.scalars:  # a zero-gradient step without a closure primes checkpoints
             return Moments(slope, 0.0, 0.0, 0.0)
         value, variance = evaluation.scalars
@@ -84,7 +80,6 @@ class MomentsSensor(Sensor):
         return Moments(slope, value, variance, slope_var)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
-        """Return slope and value, with variances if the search needs them at probes."""
         if self._at_probes:
             return self.at_origin(evaluation, evaluation.slope, line, steepest=False)
         return Value(evaluation.slope, evaluation.scalars[0])

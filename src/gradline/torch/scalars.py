@@ -12,9 +12,7 @@ from typing import Any, Literal
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Heading, Record
-from gradline.torch.base import GradlineOptimizer
-
-__all__ = ["PREFIX", "count_stops", "log_scalars", "scalars_of"]
+from gradline.torch.base import GradlineOptimizer, require_gradline
 
 PREFIX = "gradline"
 """First part of the names of scalars, everywhere: TensorBoard and other trackers, Lightning, Hugging Face's Trainer."""
@@ -106,11 +104,7 @@ def scalars_of(
 ) -> dict[str, float]:
     """Return the finite scalars of a search under the names that [`log_scalars`][gradline.log_scalars] explains.
 
-    Args:
-        optimizer: the optimizer that made the search.
-        record: the search.
-        stops: number of searches so far that ended for each reason, by the names of [`Stop`][gradline.protocol.Stop].
-        prefix: first part of the names.
+    `stops` has the number of searches so far that ended for each reason, by the names of `Stop`.
     """
     at_zero, probe = record.origin.at_zero, record.outcome.probe
     scalars = {"step": record.step, "slope/start": at_zero.slope}
@@ -137,11 +131,7 @@ def _tag(prefix: str, name: str) -> str:
 
 
 def _check(optimizer: Any, every: Any, at: Any) -> None:
-    if not isinstance(optimizer, GradlineOptimizer):
-        raise TypeError(
-            f"optimizer must be a gradline optimizer (its searches are logged; of a trainer's wrapper give the one "
-            f"inside), got {type(optimizer).__name__}"
-        )
+    require_gradline(optimizer, "logged")
     if type(every) is not int or every < 1:
         raise ValueError(f"every must be a whole number above 0 (every so many searches are logged), got {every!r}")
     if at not in ("evaluations", "searches"):

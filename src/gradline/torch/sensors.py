@@ -24,8 +24,6 @@ from gradline.torch.measuring import LocalReduce
 from gradline.torch.moments.evaluated import Evaluated
 from gradline.torch.outliers import LOOKS, OutlierGuard
 
-__all__ = ["Evaluation", "Sensor", "sensor_for"]
-
 _SENSORS: dict[type[Slope], type[Sensor]] = {}
 
 
@@ -60,11 +58,7 @@ class Evaluation:
 
 
 class Sensor:
-    """Measures observations of one type; the base class measures slopes.
-
-    Args:
-        search: the search that receives the observations.
-    """
+    """Measures observations of one type for a search; the base class measures slopes."""
 
     observation: ClassVar[type[Slope]] = Slope
     needs_loss: ClassVar[bool] = False
@@ -124,12 +118,8 @@ class Sensor:
         """Return the sensor's numbers to save."""
         return None
 
-    def check_state(self, packed: Plain) -> Any:
-        """Convert a saved `state` to the argument of `load_state`; raise an error if it is damaged."""
-        return None
-
-    def load_state(self, state: Any) -> None:
-        """Restore the result of `check_state`."""
+    def load_state(self, packed: Plain) -> None:
+        """Restore a saved `state`; raise an error if it is damaged."""
 
 
 _SENSORS[Slope] = Sensor
@@ -142,7 +132,6 @@ class ValueSensor(Sensor):
     needs_loss = True
 
     def scalars(self, loss: Any, gradients: Gradients) -> tuple[Tensor, ...]:
-        """Return the loss."""
         if isinstance(loss, Tensor) and loss.numel() == 1:
             return (loss.detach().reshape(()),)
         if isinstance(loss, float | int):
@@ -153,11 +142,10 @@ class ValueSensor(Sensor):
         )
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return slope and value; 0 for a zero-gradient step without a closure, which primes checkpoints."""
+        # A zero-gradient step without a closure primes checkpoints.
         return Value(slope, evaluation.scalars[0] if evaluation.scalars else 0.0)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
-        """Return slope and value."""
         return Value(evaluation.slope, evaluation.scalars[0])
 
 
@@ -178,7 +166,6 @@ class HeadingSensor(Sensor):
         self.first = True  # whether this is the first search
 
     def at_origin(self, evaluation: Evaluation, slope: float, line: Line, *, steepest: bool) -> Slope:
-        """Return the slope with g·w and ‖g‖‖w‖; non-finite if the gradient is."""
         if not evaluation.finite:
             return Heading(slope, evaluation.norm, evaluation.norm)
         along, scale = self.buffers["displacement"].measure(evaluation.gradients, evaluation.norm, line.ranks)
@@ -187,7 +174,6 @@ class HeadingSensor(Sensor):
         return Heading(slope, along, scale)
 
     def at_probe(self, evaluation: Evaluation, line: Line) -> Slope:
-        """Return the slope, infinite where the step was far too long."""
         if self.first:
             far = self.rejected < LOOKS and self.guard.is_off_scale(evaluation.norm)
             self.rejected = self.rejected + 1 if far else 0
@@ -202,34 +188,25 @@ class HeadingSensor(Sensor):
         return Slope(evaluation.slope)
 
     def gradient_factor(self, norm: float) -> float:
-        """Return less than 1 for a gradient that is far longer than usual."""
         return self.guard.factor(norm)
 
     def aimed(self, norm: float) -> None:
-        """Update the mean length of gradients."""
         self.guard = self.guard.after(norm)
 
     def stepped(self, line: Line, step: float, before: int) -> None:
-        """Add the step to the displacement."""
         self.buffers["displacement"].add(line, step, before)
 
     def state(self) -> Plain:
-        """Return the mean length of gradients, their number, the evaluations rejected in a row, and of which search."""
         return {**self.guard._asdict(), "rejected": self.rejected, "first": self.first}
 
-    def check_state(self, packed: Plain) -> tuple[OutlierGuard, int, bool]:
-        """Check all four."""
-        length = number(packed["length"])
+    def load_state(self, packed: Plain) -> None:
+        length, first = number(packed["length"]), packed["first"]
         if not 0.0 <= length < math.inf:
             raise ValueError(f"{length!r} is not a length")
-        first = packed["first"]
         if not isinstance(first, bool):
             raise TypeError(f"{first!r} is not true or false")
-        return OutlierGuard(length, count(packed["seen"])), count(packed["rejected"]), first
-
-    def load_state(self, state: tuple[OutlierGuard, int, bool]) -> None:
-        """Restore them."""
-        self.guard, self.rejected, self.first = state
+        self.guard, self.first = OutlierGuard(length, count(packed["seen"])), first
+        self.rejected = count(packed["rejected"])
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:

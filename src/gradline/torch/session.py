@@ -60,13 +60,7 @@ SessionMark: TypeAlias = tuple[Mark, Standing, dict[int, Evaluation], Plain]
 class Session:
     """The state of training by line searches.
 
-    Args:
-        driver: decides what the next evaluation is for.
-        direction: writes the direction of a search into its line.
-        sensor: determines what is measured besides the gradient.
-        context: finds the modules that use the parameters.
-        collect: returns the current gradients.
-        reuse_gradient: start the next search from the gradient of the accepted probe.
+    `collect` returns the current gradients, and `settings` those that all processes must share.
     """
 
     def __init__(
@@ -76,6 +70,7 @@ class Session:
         sensor: Sensor,
         context: ModuleContext,
         collect: Callable[[], Gradients],
+        settings: Callable[[], Mapping[str, str]],
         *,
         reuse_gradient: bool,
     ) -> None:
@@ -83,7 +78,7 @@ class Session:
         self.direction = direction
         self.sensor = sensor
         self.context = context
-        self._collect = collect
+        self._collect, self._settings = collect, settings
         context.discovered = self._discovered
         self.reuse_gradient = reuse_gradient
         self.standing = Standing.ACCEPTED
@@ -91,12 +86,11 @@ class Session:
         self.kept: dict[int, Evaluation] = {}  # by probe: the candidates
         self.overflows = 0  # of a loss scaler, in a row
         self._begun = sensor.state()  # numbers of the sensor when the search began
-        self.settings: Callable[[], Mapping[str, str]] = dict  # that all processes must share
 
     def _discovered(self) -> None:
         """Use the processes that have been discovered."""
         ranks = self.context.ranks
-        ranks.begin(self.settings)
+        ranks.begin(self._settings)
         self.sensor.check(ranks)
         if self.line is not None:
             self.line.ranks = ranks
@@ -111,7 +105,8 @@ class Session:
             self.context.discover()
         self.context.statistics.keep()
         if driver.state.pending is None:
-            evaluation = self._evaluate(closure, noise, probing=False)
+            driver.evaluations += 1
+            evaluation = self._evaluate(closure, noise, probing=False, clear=True)
             begun = self._begin(evaluation)
             self.context.statistics.put_back()
             if not begun:
@@ -120,7 +115,8 @@ class Session:
         before = driver.state.iterations
         while driver.state.iterations == before:
             self.to_probe()
-            loss = self._observe(self._evaluate(closure, noise, probing=True))
+            driver.evaluations += 1
+            loss = self._observe(self._evaluate(closure, noise, probing=True, clear=True))
         self.standing = Standing.ACCEPTED
         return loss
 
@@ -135,9 +131,9 @@ class Session:
         driver, probing = self.driver, self.standing is Standing.PROBE
         if closure is None:
             driver.evaluations += 1
-            evaluation = self._measured(None, probing=probing)
+            evaluation = self._evaluate(None, probing=probing)
         else:
-            evaluation = self._measured(closure, probing=probing)
+            evaluation = self._evaluate(closure, probing=probing)
             driver.evaluations += 1  # one that failed is made again, on another batch
         loss, evaluation.loss = evaluation.loss, None  # do not keep the graph
         if scaled and not evaluation.finite and self.overflows < _OVERFLOWS["probe" if probing else "origin"]:
@@ -198,7 +194,7 @@ class Session:
             return
         same = driver.pending is driver_mark.state.pending
         driver.rewind(driver_mark)
-        self.sensor.load_state(self.sensor.check_state(sensor if same else self._begun))
+        self.sensor.load_state(sensor if same else self._begun)
         if same and standing is Standing.PROBE:
             self.to_probe()
             self.standing = Standing.PROBE
@@ -316,22 +312,28 @@ class Session:
             )
         return self.kept[probe]
 
-    def _evaluate(self, closure: Closure, noise: Noise | None, *, probing: bool) -> Evaluation:
+    def _evaluate(
+        self, closure: Closure | None, noise: Noise | None = None, *, probing: bool, clear: bool = False
+    ) -> Evaluation:
+        """Compute an evaluation and measure it, along the line if it is a probe.
+
+        Without a closure the current gradients are used; `clear` clears them before it is called.
+        """
         if noise is not None:
             noise.again()
-        self.driver.evaluations += 1
-        return self._measured(closure, probing=probing, clear=True)
-
-    def _measured(self, closure: Closure | None, *, probing: bool, clear: bool = False) -> Evaluation:
-        """Compute an evaluation and measure it, along the line if it is a probe."""
-        context = self.context
+        context, line = self.context, self.line
         if context.known and context.ranks.size == 1:
             evaluation, tensors = self._computed(closure, clear=clear)
         else:
-            evaluation, tensors = self._computed_together(closure, probing=probing, clear=clear)
+            self._announce(probing=probing)
+            with context.failing_together():
+                evaluation, tensors = self._computed(closure, clear=clear)
+            if not context.known:  # its processes may have been discovered in this evaluation
+                context.discover(last=True)
+                self._announce(probing=probing)
         gradients = evaluation.gradients
-        if probing and self.line is not None:
-            evaluation.norm, evaluation.slope, evaluation.scalars = self.line.measure(gradients, *tensors)
+        if probing and line is not None:
+            evaluation.norm, evaluation.slope, evaluation.scalars = line.measure(gradients, *tensors)
         else:
             evaluation.norm, evaluation.slope, evaluation.scalars = context.ranks.measure(*gradients, [], *tensors)
         if evaluation.samples is not None:
@@ -356,18 +358,6 @@ class Session:
         gradients = self._collect()
         tensors = () if closure is None and sensor.needs_loss else sensor.scalars(loss, gradients)
         return Evaluation(gradients, loss=loss, samples=samples), tensors
-
-    def _computed_together(
-        self, closure: Closure | None, *, probing: bool, clear: bool
-    ) -> tuple[Evaluation, Sequence[Tensor]]:
-        """Compute an evaluation that fails in all processes if it fails in one; they may be discovered in it."""
-        self._announce(probing=probing)
-        with self.context.failing_together():
-            computed = self._computed(closure, clear=clear)
-        if not self.context.known:
-            self.context.discover(last=True)
-            self._announce(probing=probing)
-        return computed
 
     def _announce(self, *, probing: bool) -> None:
         """Set the search, probe and step that are sent to other processes with the next evaluation."""

@@ -11,17 +11,11 @@ from torch import Tensor, nn
 
 from gradline.torch.private import own_buffers
 
-__all__ = ["Noise", "Snapshot", "trainable"]
-
 
 class Snapshot:
-    """Copies of some parameters and of a model's buffers.
+    """Copies of some parameters and of the buffers of some modules.
 
     They are restored through `.data`, so that graphs still waiting for their backward pass remain valid.
-
-    Args:
-        parameters: the parameters to save.
-        modules: the modules whose buffers to save.
     """
 
     def __init__(self, parameters: Sequence[Tensor], modules: Iterable[nn.Module] = ()) -> None:

@@ -5,19 +5,20 @@ Loading an unsuitable state raises an error before anything is changed; a later 
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Collection
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
+from gradline.codec import Plain, count, number, pack_driver, unpack_driver
 from gradline.driver import Driver
+from gradline.protocol import candidates
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.checkpoint import SEARCH, Saved, damaged, pack, read, unpack
+from gradline.torch.checkpoint import check_fields, damaged, reporting_damage, saved_tensors, with_fields, written
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import Update
 from gradline.torch.displacement import Displacement
@@ -27,6 +28,18 @@ from gradline.torch.sensors import Evaluation
 from gradline.torch.session import Session, Standing
 
 ORIGIN, DIRECTION, KEPT, BUFFER = "line_origin", "line_direction", "line_gradient_", "line_buffer_"
+
+
+class Saved(NamedTuple):
+    """A saved session."""
+
+    driver: Driver
+    standing: Standing
+    sensor: Plain
+    kept: dict[int, tuple[float, float, list[float]]]
+    """Norm, slope and scalars of each probe whose gradient was kept."""
+    other_types: Collection[str]
+    """Names of tensors of another dtype than their parameter."""
 
 
 class SavedOptimizer(GradlineOptimizer):
@@ -66,7 +79,6 @@ class SavedOptimizer(GradlineOptimizer):
         for probe, kept in self._session.kept.items():
             for parameter, gradient in zip(*kept.gradients, strict=True):
                 state.setdefault(places[id(parameter)], {})[f"{KEPT}{probe}"] = whole(gradient, parameter)
-        first, *others = packed["param_groups"]
         tensors = Counter(name for held in state.values() for name in held if _is_ours(name))
         parameters = dict(enumerate(self._parameters()))
         other_types = {
@@ -75,40 +87,51 @@ class SavedOptimizer(GradlineOptimizer):
             for name, value in held.items()
             if isinstance(value, Tensor) and value.is_floating_point() and value.dtype != parameters[place].dtype
         }
-        search = {
-            **pack(self._session),
-            "tensors": tensors,
-            "other_types": sorted(map(str, other_types)),
-        }
-        return {**packed, "state": state, "param_groups": [{**first, SEARCH: json.dumps(search)}, *others]}
+        search = {**self._pack(self._driver), "tensors": tensors, "other_types": sorted(map(str, other_types))}
+        return written(packed, state, search)
 
-    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Load a result of `state_dict()`. An unsuitable one raises an error and changes nothing."""
-        self._refuse_in_closure("load_state_dict()")
-        try:
-            packed = read(state_dict)
-            saved = unpack(self._session, packed)
-            self._check_tensors(state_dict, packed, saved)
-        except (LookupError, TypeError, AttributeError) as error:
-            raise damaged(error) from error
-        undo = self._remembered()
-        try:
-            super().load_state_dict(state_dict)
-            self._keep_types(state_dict, packed.get("other_types", ()))
-            self._restore(saved)
-            self.param_groups[0][SEARCH] = repr(self.search)
-            if self._base is not None:
-                self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
-            self._session.context.listen()  # the model may have been loaded too, with other running statistics
-            self._versions = None  # or will be loaded next
-            self._hold_buffers()
-            self._show_step()
-        except (LookupError, TypeError, AttributeError) as error:
-            undo()
-            raise damaged(error) from error
-        except BaseException:
-            undo()
-            raise
+    def _pack(self, driver: Driver) -> dict[str, Plain]:
+        """Return everything in the session except its tensors, with this driver."""
+        session = self._session
+        packed = {
+            "direction": self._direction_name,
+            "driver": pack_driver(driver),
+            "sensor": session.sensor.state(),
+            "standing": session.standing.name,
+            "kept": [[probe, kept.norm, kept.slope, list(kept.scalars)] for probe, kept in session.kept.items()],
+        }
+        return with_fields(packed, driver)
+
+    @property
+    def _direction_name(self) -> str:
+        return type(self._base or self._session.direction).__name__
+
+    def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Plain]) -> Saved:
+        self._check_kind(packed)
+        driver = unpack_driver(self.search, packed["driver"])
+        with reporting_damage(ValueError):
+            standing = Standing[packed["standing"]]
+            kept = {
+                count(probe): (number(norm), number(slope), list(map(number, scalars)))
+                for probe, norm, slope, scalars in packed["kept"]
+            }
+        saved = Saved(driver, standing, packed["sensor"], kept, packed.get("other_types", ()))
+        _check_pending(saved)
+        self._check_tensors(state_dict, packed, saved)
+        return saved
+
+    def _check_kind(self, packed: dict[str, Plain]) -> None:
+        """Check that search and direction are of the same classes."""
+        driver = packed.get("driver")
+        if not isinstance(driver, dict):
+            raise damaged("it has no driver")
+        for kind, part, mine, found in (
+            ("search", "another one's memory", type(self.search).__name__, driver.get("search")),
+            ("direction", "another's state", self._direction_name, packed.get("direction")),
+        ):
+            if found != mine:
+                raise ValueError(f"state_dict must be of the {kind} {mine} ({part} means something else), got {found}")
+        check_fields(packed, self._pack(Driver(self.search)))
 
     def _conform(self) -> None:
         """Convert all state to the parameters' current dtype and device, which `model.double()` changes."""
@@ -141,50 +164,28 @@ class SavedOptimizer(GradlineOptimizer):
         elif standing is Standing.PROBE:
             session.abandon()  # their values were changed too
 
-    def _remembered(self) -> Callable[[], None]:
-        """Return a function that undoes loading, which replaces attributes and does not change objects in place."""
-        session = self._session
-        owners = [self, session, session.sensor, *([] if self._base is None else [self._base])]
-        before = [(owner, dict(vars(owner))) for owner in owners]
-
-        def undo() -> None:
-            for owner, attributes in before:
-                vars(owner).clear()
-                vars(owner).update(attributes)
-
-        return undo
+    def _loaded(self) -> list[object]:
+        return [self, self._session, self._session.sensor, *([] if self._base is None else [self._base])]
 
     def _check_tensors(self, state_dict: dict[str, Any], packed: dict[str, Any], saved: Saved) -> None:
         """Check that the saved tensors are complete and have the shapes of the parameters."""
-        places = [place for group in state_dict["param_groups"] for place in group["params"]]
-        parameters = self._parameters()
-        if len(places) != len(parameters):
-            return  # torch raises an error
-        found: Counter[str] = Counter()
-        for place, parameter in zip(places, parameters, strict=True):
-            for name, tensor in state_dict["state"].get(place, {}).items():
-                if not _is_ours(name):
-                    continue
-                found[name] += 1
-                if tensor.shape != parameter.shape:
-                    raise ValueError(
-                        f"state_dict must be of parameters of the same shapes (the search goes on along its own line), "
-                        f"but parameter {place} has {tuple(parameter.shape)} and its saved one {tuple(tensor.shape)}"
-                    )
+        tensors = saved_tensors(state_dict, self._parameters(), _is_ours)
+        found = Counter(name for held in tensors for name in held if _is_ours(name))
         needed = Counter({f"{KEPT}{probe}": 1 for probe in saved.kept})
         if saved.driver.pending is not None:
             needed[DIRECTION] = 1
         needed |= Counter(packed.get("tensors", {}))
         needed[ORIGIN] = found[DIRECTION]
-        for name, count in needed.items():
-            if found[name] < count:
-                raise damaged(f"{name} is there for {found[name]} parameters, and must be for {count}")
+        for name, least in needed.items():
+            if found[name] < least:
+                raise damaged(f"{name} is there for {found[name]} parameters, and must be for {least}")
 
-    def _restore(self, saved: Saved) -> None:
-        """Restore a saved search and the tensors that belong to it."""
+    def _restore(self, state_dict: dict[str, Any], saved: Saved) -> None:
         session = self._session
+        self._keep_types(state_dict, saved.other_types)
         session.driver, session.standing = saved.driver, saved.standing
-        session.sensor.load_state(saved.sensor)
+        with reporting_damage(ValueError):
+            session.sensor.load_state(saved.sensor)
         (moving, directions), (_, origins) = self._taken(DIRECTION), self._taken(ORIGIN)
         session.line = None
         if moving:
@@ -194,11 +195,14 @@ class SavedOptimizer(GradlineOptimizer):
             name: Displacement(*self._taken(BUFFER + name).cloned()) for name in session.sensor.buffers
         }
         session.kept = {
-            probe: Evaluation(self._taken(f"{KEPT}{probe}").cloned(), norm, slope, list(scalars))
-            for probe, (norm, slope, scalars) in saved.kept.items()
+            probe: Evaluation(self._taken(f"{KEPT}{probe}").cloned(), *numbers) for probe, numbers in saved.kept.items()
         }
         for parameter in [p for p, held in self.state.items() if not held]:
             del self.state[parameter]  # optimizers initialise their state only if it is empty
+        if self._base is not None:
+            self._base.__setstate__({"state": self.state, "param_groups": self.param_groups})
+        self._versions = None  # the model may be loaded next
+        self._hold_buffers()
 
     def _taken(self, name: str) -> Gradients:
         """Remove a tensor from the state of all parameters that have it; return both (of gradients or others)."""
@@ -238,3 +242,18 @@ class SavedOptimizer(GradlineOptimizer):
 
 def _is_ours(name: Any) -> bool:
     return name in (ORIGIN, DIRECTION) or str(name).startswith((KEPT, BUFFER))
+
+
+def _check_pending(saved: Saved) -> None:
+    """Check that a search in progress waits for a probe and that the gradients of its candidates were kept."""
+    pending = saved.driver.pending
+    if pending is None:
+        if saved.standing.probing or saved.kept:
+            raise damaged("there is a probe, but no search")
+        return
+    if pending.outcome is not None:
+        raise damaged("the search under way has ended")
+    if hasattr(pending.search, "candidates") and pending.transcript:
+        gone = set(candidates(pending.search, pending.transcript)) - set(saved.kept)
+        if gone:
+            raise damaged(f"nothing was kept of the probes {sorted(gone)}")

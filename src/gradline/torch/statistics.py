@@ -13,8 +13,6 @@ from torch.nn.parameter import is_lazy
 
 from gradline.torch.private import own_buffers
 
-__all__ = ["RunningStatistics"]
-
 
 class RunningStatistics:
     """The buffers `running_…` and `num_batches_tracked` of some layers, and a saved copy."""

@@ -16,7 +16,6 @@ differ (for example because one rank has called `refresh()`), all ranks raise be
 
 from __future__ import annotations
 
-import json
 import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,10 +30,8 @@ from gradline.torch.distributed.sharded import is_sharded, shards
 from gradline.torch.distributed.stand_in import StandIn
 from gradline.torch.measuring import LocalReduce, gram, measure
 
-__all__ = ["DistributedReduce", "find"]
-
 _NUMBERS = 3  # sent per exchange
-_REASON = 300  # bytes of an error message sent to other ranks
+_REASON = 300  # characters of an error message sent to other ranks
 _ROUNDING = 1e-9  # relative: steps may differ by rounding between machines with other math libraries
 
 
@@ -70,20 +67,17 @@ class DistributedReduce(LocalReduce):
         self._place = Place()
 
     def begin(self, settings: Callable[[], Mapping[str, str]]) -> None:
-        """Begin a step with these settings."""
         for reference in self._wrappers:
             _check_join(reference())
         self._settings = settings()
         self._checksum = checksum(self._settings)
 
     def at(self, search: int, probe: int, step: float) -> None:
-        """Set the index of search and probe (0: the origin) and the step of the next evaluation."""
         self._place = Place(search, probe, step)
 
     def measure(
         self, parameters: Sequence[Tensor], vectors: Sequence[Tensor], others: Sequence[Tensor], *more: Tensor
     ) -> tuple[float, float, list[float]]:
-        """Measure vectors distributed over all ranks; `more` scalars are averaged."""
         lengths: list[float] = []
         slopes: list[float] = []
         values: list[float] = []
@@ -100,7 +94,6 @@ class DistributedReduce(LocalReduce):
     def gram(
         self, parameters: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor]
     ) -> tuple[float, float, float]:
-        """Return inner products of vectors distributed over all ranks, from one exchange."""
         products = [0.0, 0.0, 0.0]
         for share, places in self._shares(parameters):
             found = gram([first[place] for place in places], [second[place] for place in places])
@@ -117,7 +110,6 @@ class DistributedReduce(LocalReduce):
         return [(parts / self.size, places) for parts, places in alike.items()]  # each shard is on equally many ranks
 
     def any(self, here: bool) -> bool:
-        """Return whether `here` is true on any rank."""
         return any(said for (said,) in self._gather([float(here)]))
 
     def pooled(self, count: int, mean: float, variance: float) -> tuple[float, float]:
@@ -132,7 +124,6 @@ class DistributedReduce(LocalReduce):
 
     @contextmanager
     def telling(self) -> Iterator[None]:
-        """Context manager before an exchange of numbers: an exception on one rank is raised on all."""
         try:
             yield
         except Exception as error:
@@ -159,7 +150,10 @@ class DistributedReduce(LocalReduce):
         """Return the numbers of all ranks; raise an error if they evaluate different things or one has failed."""
         failed = 0.0 if failure is None else 1.0
         mine = [failed, self._checksum, *self._place, *numbers]
-        heard = self._all(torch.tensor(mine, dtype=torch.float64, device="cpu")).tolist()
+        sent = torch.tensor(mine, dtype=torch.float64, device="cpu")
+        received = [torch.empty_like(sent) for _ in range(self.size)]
+        distributed.all_gather(received, sent, group=self._group)
+        heard = torch.stack(received).tolist()
         if any(row[0] for row in heard):
             reasons = self._reasons(failure)
             if failure is None:
@@ -171,9 +165,9 @@ class DistributedReduce(LocalReduce):
         return [row[5:] for row in heard]
 
     def _raise_of_settings(self) -> NoReturn:
-        texts = self._texts(json.dumps(dict(self._settings)))
-        other = next(rank for rank, text in enumerate(texts) if text != texts[0])
-        found = differences(json.loads(texts[0]), json.loads(texts[other]))
+        heard = self._objects(dict(self._settings))
+        other = next(rank for rank, settings in enumerate(heard) if settings != heard[0])
+        found = differences(heard[0], heard[other])
         raise RuntimeError(
             f"gradline: the step was not taken, because all ranks must have the same settings (or they take different "
             f"steps), but those of rank {other} are others than those of rank 0: {found}"
@@ -181,20 +175,14 @@ class DistributedReduce(LocalReduce):
 
     def _reasons(self, failure: Exception | None) -> str:
         """Return which ranks failed, and why."""
-        texts = self._texts("" if failure is None else f"{type(failure).__name__}: {failure}", _REASON)
+        texts = self._objects("" if failure is None else f"{type(failure).__name__}: {failure}"[:_REASON])
         return "; ".join(f"rank {rank}: {text}" for rank, text in enumerate(texts) if text)
 
-    def _texts(self, mine: str, most: int | None = None) -> list[str]:
-        """Exchange strings of at most `most` bytes between all ranks."""
-        said = mine.encode()[:most]
-        size = int(self._all(torch.tensor([len(said)], device="cpu")).max())
-        heard = self._all(torch.tensor(list(said.ljust(size, b"\0")), dtype=torch.uint8, device="cpu")).tolist()
-        return [bytes(text).rstrip(b"\0").decode(errors="replace") for text in heard]
-
-    def _all(self, mine: Tensor) -> Tensor:
-        heard = [torch.empty_like(mine) for _ in range(self.size)]
-        distributed.all_gather(heard, mine, group=self._group)
-        return torch.stack(heard)
+    def _objects(self, mine: Any) -> list[Any]:
+        """Return the objects of all ranks."""
+        heard: list[Any] = [None] * self.size
+        distributed.all_gather_object(heard, mine, group=self._group)
+        return heard
 
 
 def find(parameters: Sequence[Tensor], around: Sequence[nn.Module], group: Any = None) -> LocalReduce:

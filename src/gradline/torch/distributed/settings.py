@@ -14,8 +14,6 @@ from typing import Any
 
 from torch.optim import Optimizer
 
-__all__ = ["checksum", "differences", "settings_of"]
-
 _IMPLEMENTATION = ("capturable", "differentiable", "foreach", "fused", "lr")
 
 
@@ -34,7 +32,9 @@ def settings_of(search: Any, base: Optimizer | None, **more: Any) -> dict[str, s
 
 def checksum(settings: Mapping[str, str]) -> float:
     """Return a 48-bit hash of the settings, which float64 represents exactly."""
-    return float(int.from_bytes(hashlib.sha256(json.dumps(dict(settings)).encode()).digest()[:6], "big"))
+    return float(
+        int.from_bytes(hashlib.sha256(json.dumps(dict(settings), sort_keys=True).encode()).digest()[:6], "big")
+    )
 
 
 def differences(expected: Mapping[str, str], found: Mapping[str, str]) -> str:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["accumulated_batches", "logs_are_due", "skips_backward"]
-
 
 def accumulated_batches(closure: Any) -> int:
     """Return `accumulate_grad_batches` of the trainer that passes this closure to `step`; 1 for other closures.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
@@ -14,13 +14,11 @@ from torch.utils.data import DataLoader
 
 from gradline.protocol import Search
 from gradline.searches import GolsI
-from gradline.torch.batches import Batches, unchanged
+from gradline.torch.batches import Batches, endless, unchanged
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.learning_rate.recorder import StepRecorder
 from gradline.torch.optimizer import LineSearchOptimizer
 from gradline.torch.snapshot import Snapshot, trainable
-
-__all__ = ["find_lr"]
 
 PATIENCE = 2.0
 """Seconds before a progress bar is shown."""
@@ -97,7 +95,7 @@ def find_lr(
                 f"search must observe slopes or values (the loss is one number here, without variances), got {search!r}"
             )
         recorder = StepRecorder(optimizer)
-        closure = _closure(optimizer, loss, batches)
+        closure = endless(batches).closure(optimizer, lambda *batch: _checked(loss(*batch)))
         while optimizer.evaluations < evaluations:
             before = optimizer.evaluations
             try:
@@ -160,26 +158,13 @@ def _check_batches(batches: Any) -> None:
             "batches must be gradline.batches, a DataLoader or the like, got tensors: write "
             "gradline.batches.dynamic(inputs, targets, batch_size=...)"
         )
+    if isinstance(batches, Sized) and not len(batches):
+        raise ValueError("batches must have at least one batch (the run goes through them), got none")
     if isinstance(batches, Iterator):
         raise TypeError(
             f"batches must be such that they can be gone through again (what is taken from an iterator cannot be put "
             f"back), got {type(batches).__name__}"
         )
-
-
-def _closure(optimizer: LineSearchOptimizer, loss: Callable[..., Tensor], batches: Any) -> Callable[[], Tensor]:
-    if isinstance(batches, Batches):
-        return batches.closure(optimizer, lambda *batch: _checked(loss(*batch)))
-    stream = _endless(batches) if batches is not None else None
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        batch: Any = () if stream is None else next(stream)
-        value = loss(*batch) if isinstance(batch, tuple | list) else loss(batch)
-        _checked(value).backward()  # type: ignore[no-untyped-call]
-        return value
-
-    return closure
 
 
 def _checked(value: Any) -> Tensor:
@@ -189,16 +174,6 @@ def _checked(value: Any) -> Tensor:
             f"depends on no parameter"
         )
     return value
-
-
-def _endless(batches: Iterable[Any]) -> Iterator[Any]:
-    while True:
-        empty = True
-        for batch in batches:
-            empty = False
-            yield batch
-        if empty:
-            raise ValueError("batches must have at least one batch (the run goes through them), got none")
 
 
 @contextmanager

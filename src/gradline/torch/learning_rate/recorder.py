@@ -14,14 +14,12 @@ from torch.optim import Optimizer
 from torch.utils.hooks import RemovableHandle
 
 from gradline.protocol import Record, Stop
-from gradline.torch.base import GradlineOptimizer
+from gradline.torch.base import GradlineOptimizer, require_gradline
 from gradline.torch.learning_rate.schedule import RecordedSchedule, rate_at
 from gradline.torch.optimizer import LineSearchOptimizer
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["StepRecorder"]
 
 PARTS = 10
 """Largest number of knots of a schedule, each the median of an equal part of the recording."""
@@ -66,11 +64,7 @@ class StepRecorder:
     _handle: RemovableHandle | None = None
 
     def __init__(self, optimizer: GradlineOptimizer) -> None:
-        if not isinstance(optimizer, GradlineOptimizer):
-            raise TypeError(
-                f"optimizer must be a gradline optimizer (its searches are recorded; of a trainer's wrapper give the "
-                f"one inside), got {type(optimizer).__name__}"
-            )
+        require_gradline(optimizer, "recorded")
         if isinstance(optimizer, LineSearchOptimizer):
             base = optimizer._base
             self._begin("SGD" if base is None else type(base).__name__, _momentum(base))

@@ -9,8 +9,6 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 
-__all__ = ["NoSchedule", "RecordedSchedule"]
-
 
 class RecordedSchedule(LRScheduler):
     """Scheduler of recorded learning rates, made by [`StepRecorder.schedule`][gradline.StepRecorder.schedule].

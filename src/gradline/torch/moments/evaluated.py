@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, cast
 
 import torch
@@ -85,7 +86,7 @@ class Evaluated:
         if self._layers is not None:
             self._deltas = [None] * len(self._layers)
             for place, layer in enumerate(self._layers):
-                hooks.append(layer.node.register_prehook(_Catch(self._deltas, place)))
+                hooks.append(layer.node.register_prehook(partial(_catch, self._deltas, place)))
                 layer.node = None
         weights = torch.full_like(self.losses, 1.0 / len(losses))
         try:
@@ -144,7 +145,7 @@ class Evaluated:
             return self._from_graph(None)
         if not self.diagonal_by_layers:  # not for convolutions and shared weights
             return self.slopes(self._gradients())
-        return self._sum(layer.own_slopes(delta) for layer, delta in self._pairs() if isinstance(layer, Dense))
+        return self._sum(cast(Dense, layer).own_slopes(delta) for layer, delta in self._pairs())
 
     @torch.no_grad()
     def gradient_variances(self) -> list[Tensor]:
@@ -157,7 +158,8 @@ class Evaluated:
         if len(self.losses) < 2:
             raise too_few_samples(self.losses)
         if self._layers is not None and self.diagonal_by_layers:
-            found = dict(self._component_variances())
+            pairs, means = self._pairs(), self._known()
+            found = dict(pair for layer, delta in pairs for pair in cast(Dense, layer).variances(delta, means))
         elif self._graph is None:
             raise RuntimeError(
                 "the graph is freed: call backward(variances=True) to ask for components' variances of these layers"
@@ -179,11 +181,6 @@ class Evaluated:
         self._ran()
         self._match(directions)
         total = torch.zeros_like(self.losses[0])
-        if self.diagonal_by_layers:
-            means = self._known()
-            for layer, delta in self._pairs():
-                total += cast(Dense, layer).diagonal(delta, means, directions).to(total)
-            return total.clamp_(min=0.0)
         for variance, direction in zip(self.gradient_variances(), directions, strict=True):
             total += variance.mul_(direction).mul_(direction).sum().to(total)
         return total
@@ -233,12 +230,6 @@ class Evaluated:
             return torch.zeros_like(self.losses)
         return total.mul_(len(total))  # parts are of the gradient of the mean, which has 1/B of each sample
 
-    def _component_variances(self) -> list[tuple[int, Tensor]]:
-        means = self._known()
-        return [
-            pair for layer, delta in self._pairs() if isinstance(layer, Dense) for pair in layer.variances(delta, means)
-        ]
-
     def _known(self) -> list[Tensor | None]:
         """Return the gradients of the mean that were not written to since, else `None`."""
         return [grad[0] if grad is not None and grad[0]._version == grad[1] else None for grad in self._fresh]
@@ -254,14 +245,9 @@ class Evaluated:
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, known, strict=True)]
 
 
-class _Catch:
-    """Hook that stores the incoming gradient of a node."""
-
-    def __init__(self, deltas: list[Tensor | None], place: int) -> None:
-        self.deltas, self.place = deltas, place
-
-    def __call__(self, gradients: tuple[Tensor | None, ...]) -> None:
-        self.deltas[self.place] = gradients[0]
+def _catch(deltas: list[Tensor | None], place: int, gradients: tuple[Tensor | None, ...]) -> None:
+    """Store the incoming gradient of a node."""
+    deltas[place] = gradients[0]
 
 
 def _untouched(parameter: Tensor) -> bool:

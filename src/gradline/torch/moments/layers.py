@@ -46,7 +46,6 @@ class Dense(Layer):
     transposed: bool
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return D a + e."""
         return torch.nn.functional.linear(self.inputs, weight.t() if self.transposed else weight, bias)
 
     def own_slopes(self, delta: Tensor) -> Tensor:
@@ -87,26 +86,6 @@ class Dense(Layer):
             pairs.append((self.bias, _variance(squares.sum(dim=0), mean, batch)))
         return pairs
 
-    def diagonal(self, delta: Tensor, gradients: Sequence[Tensor | None], directions: Sequence[Tensor]) -> Tensor:
-        """Return the layer's contribution to Σ_i d_i² var g_i."""
-        batch = delta.shape[0]
-        squares = delta.square()
-        total = torch.zeros((), dtype=delta.dtype, device=delta.device)
-        if self.weight is not None:
-            gradient, direction = gradients[self.weight], directions[self.weight]
-            if gradient is None:
-                gradient = self.inputs.t() @ delta if self.transposed else delta.t() @ self.inputs
-            scratch = direction * gradient  # one buffer of the weight's size, used twice
-            total = total.sub_(scratch.reshape(-1).dot(scratch.reshape(-1)))
-            torch.mul(direction, direction, out=scratch)
-            seen = torch.nn.functional.linear(self.inputs.square(), scratch.t() if self.transposed else scratch)
-            total.add_(seen.mul_(squares).sum(), alpha=batch)
-        if self.bias is not None:
-            gradient, direction = gradients[self.bias], directions[self.bias]
-            mean = delta.sum(dim=0) if gradient is None else gradient
-            total.add_((squares.sum(dim=0).mul_(batch).addcmul_(mean, mean, value=-1.0)).dot(direction.square()))
-        return total / (batch - 1)
-
 
 @dataclass(slots=True)
 class Convolution(Layer):
@@ -115,7 +94,6 @@ class Convolution(Layer):
     options: tuple[Any, ...]
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
-        """Return the convolution with the direction as its weight."""
         return torch.convolution(self.inputs, weight, bias, *self.options)
 
 
