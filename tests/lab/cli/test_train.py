@@ -113,9 +113,8 @@ def test_a_known_run_with_other_settings_is_made_again(file, tmp_path):
     packed = unpack(file)
     changed = next(one for one in packed.runs if one.method == "adam-0.001")
     other = replace(changed, run=replace(changed.run, record_every=99))
-    pack(
-        replace(packed, runs=(other, *(one for one in packed.runs if one is not changed))), tmp_path / "changed.json.gz"
-    )
+    runs = tuple(other if one is changed else one for one in packed.runs)
+    pack(replace(packed, runs=runs), tmp_path / "changed.json.gz")
     assert run_known(tmp_path / "changed.json.gz", tmp_path / "out") == {("adam-0.001", changed.seed)}
 
 

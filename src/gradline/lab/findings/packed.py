@@ -17,7 +17,7 @@ import io
 import json
 import os
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
@@ -47,6 +47,24 @@ PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "thr
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
 FLAGS = ("quiet",)
 """Options of the same kind that have no value."""
+
+
+def _five_digits(values: Array) -> Array:
+    return np.array([float(f"{value:.5g}") for value in values.tolist()])
+
+
+def _log10(values: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(values)
+
+
+_CODES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "evaluations": (lambda values: np.round(3.0 * values), lambda thirds: thirds / 3.0),
+    "iterations": (np.round, np.round),
+    **dict.fromkeys(FIVE_DIGITS, (_five_digits, _five_digits)),
+    **dict.fromkeys((*LOGARITHMS, "steps"), (_log10, lambda values: 10.0**values)),
+}
+"""How the numbers of columns are packed, and read again; others are packed as they are."""
 
 
 class Damaged(ValueError):  # noqa: N818 - it is said of the file
@@ -110,8 +128,9 @@ def add(packed: Packed, path: str | os.PathLike[str], *, report: Report | None =
     runs = {run.place: run for run in latest(found)}
     lost = {run.key for run in found} - {run.key for run in runs.values()}
     if lost and report is not None:
+        lines = plural(len(lost), "run")
         report(
-            f"not kept, because there are runs of the same methods after they were revised: {plural(len(lost), 'run')}"
+            f"not kept, because there are newer runs of the same names, or of methods after they were revised: {lines}"
         )
     after = Packed(
         tuple(runs.values()),
@@ -226,48 +245,24 @@ def _exact(run: Trace, target: float | None) -> list[int]:
     """Return the rows that are written with all digits."""
     found, losses = run.read_rows(target), run.columns["train_loss"]
     if target is not None:
-        rounded = _decoded("train_loss", round_numbers(_encoded("train_loss", losses)).astype(np.float64))
+        rounded = 10.0 ** round_numbers(_log10(losses)).astype(np.float64)
         found |= set(np.flatnonzero((rounded <= target) != (losses <= target)).tolist())
     return sorted(found)
 
 
 def _packed(name: str, parts: Sequence[Array]) -> str:
     """Pack a column of all runs."""
-    return pack_numbers(_encoded(name, np.concatenate([*parts, np.empty(0)])), _BITS.get(name, BITS))
+    values: Array = np.concatenate([*parts, np.empty(0)])
+    return pack_numbers(_CODES[name][0](values) if name in _CODES else values, _BITS.get(name, BITS))
 
 
 def _unpacked(name: str, text: str, counts: Sequence[int]) -> list[Array]:
     """Unpack a column of all runs, which have so many numbers each."""
-    values = _decoded(name, unpack_numbers(text))
+    values = unpack_numbers(text)
+    values = _CODES[name][1](values) if name in _CODES else values
     if len(values) != sum(counts):
         raise ValueError(f"{name} must have {sum(counts)} numbers, got {len(values)}")
     return np.split(values, np.cumsum(counts)[:-1])
-
-
-def _encoded(name: str, values: Array) -> Array:
-    """Return the numbers of a column as they are packed: evaluations, which may be thirds, as whole thirds."""
-    if name == "evaluations":
-        return np.round(3.0 * values)
-    if name in FIVE_DIGITS:
-        return _five_digits(values)
-    if name in LOGARITHMS or name == "steps":
-        with np.errstate(divide="ignore", invalid="ignore"):
-            return np.log10(values)
-    return values
-
-
-def _decoded(name: str, values: Array) -> Array:
-    if name == "evaluations":
-        return values / 3.0
-    if name in FIVE_DIGITS:
-        return _five_digits(values)
-    if name == "iterations":
-        return values.round()
-    return 10.0**values if name in LOGARITHMS or name == "steps" else values
-
-
-def _five_digits(values: Array) -> Array:
-    return np.array([float(f"{value:.5g}") for value in values.tolist()])
 
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:
