@@ -128,10 +128,8 @@ def add(packed: Packed, path: str | os.PathLike[str], *, report: Report | None =
     runs = {run.place: run for run in latest(found)}
     lost = {run.key for run in found} - {run.key for run in runs.values()}
     if lost and report is not None:
-        lines = plural(len(lost), "run")
-        report(
-            f"not kept, because there are newer runs of the same names, or of methods after they were revised: {lines}"
-        )
+        earlier = plural(len(lost), "run")
+        report(f"not kept, because there are newer runs of the same names, or of a later revision: {earlier}")
     after = Packed(
         tuple(runs.values()),
         {**before.targets, **packed.targets},
