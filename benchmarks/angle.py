@@ -27,7 +27,7 @@ from rich.table import Table
 
 from gradline.lab import studies
 from gradline.lab.engines.ordinary import Ordinary
-from gradline.lab.findings.trajectory import trajectory
+from gradline.lab.findings.traces import thin
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import Peer
 from gradline.lab.methods.objective import Objective
@@ -134,7 +134,7 @@ def train(run: Run) -> float:
     while engine.active:
         engine.advance()
     (result,) = engine.finished()
-    return trajectory(result).train_loss
+    return thin(result).at_budget("train_loss")
 
 
 def measure(setting: Setting, name: str, seeds: int, known: dict[str, float | None], keep: Callable[[], None]) -> float:

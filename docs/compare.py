@@ -50,8 +50,8 @@ def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
     """The runs, and what is read from them. Raises `ValueError` if the code does not know some of them any more."""
     study = load("compare")
     packed = reading.read(path, study)
-    known = compare(packed.records, study)
-    lost = {record.name for record in packed.records} - {record.name for record in known.records}
+    known = compare(packed.runs, study)
+    lost = {run.name for run in packed.runs} - {run.name for run in known.runs}
     if lost:
         raise ValueError(f"{path} must have runs of today's problems and methods only, but it has {min(lost)}")
     return packed, known
@@ -61,7 +61,7 @@ def read_training(path: Path = TRAINING) -> tuple[Packed, TrainingCases]:
     """The runs of the study `train`, and what is read from them."""
     study = load("train")
     packed = reading.read(path, study)
-    return packed, trained(packed.records, study)
+    return packed, trained(packed.runs, study)
 
 
 # ---- Tables ----
@@ -74,17 +74,17 @@ def name_of(method: str) -> str:
 
 def facts(packed: Packed, known: Comparison) -> str:
     """How much was run."""
-    records = known.records
-    seeds = len({record.seed for record in records})
-    evaluations = sum(record.points[-1].evaluations for record in records if record.points)
-    seconds = sum(record.points[-1].seconds for record in records if record.points)
-    torch = sorted({record.versions["torch"] for record in records if "torch" in record.versions})
-    problems = len({record.problem for record in records})
+    runs = known.runs
+    seeds = len({run.seed for run in runs})
+    evaluations = sum(run.last("evaluations") for run in runs)
+    seconds = sum(run.last("seconds") for run in runs)
+    torch = sorted({run.versions["torch"] for run in runs if "torch" in run.versions})
+    problems = len({run.problem for run in runs})
     solved = {row.setting for row in known.rows if math.isfinite(row.to_target.median)}
     return (
-        f"{plural(len(records), 'run')}, {count(evaluations)} evaluations, {duration(seconds)} of training: "
+        f"{plural(len(runs), 'run')}, {count(evaluations)} evaluations, {duration(seconds)} of training: "
         f"{plural(problems, 'problem')} in {plural(len(known.settings), 'setting')} of problem and batch size, "
-        f"{plural(len({record.method for record in records}), 'method')} with learning rates counted one by one, "
+        f"{plural(len({run.method for run in runs}), 'method')} with learning rates counted one by one, "
         f"{plural(seeds, 'seed')} each, torch {', '.join(torch)}. Of the settings, "
         f"{len(known.settings) - len(solved)} have a target that no method reaches in the median seed."
     )
@@ -124,9 +124,9 @@ def problems(packed: Packed, known: Comparison) -> str:
 def methods(packed: Packed, known: Comparison) -> str:
     """Who takes part."""
     rows = []
-    for name in dict.fromkeys(record.method for record in known.records):
+    for name in dict.fromkeys(run.method for run in known.runs):
         method = METHODS[name]
-        versions = sorted({r.versions.get(method.package, "?") for r in known.records if r.method == name})
+        versions = sorted({r.versions.get(method.package, "?") for r in known.runs if r.method == name})
         rows.append(
             (list(METHODS).index(name), [name_of(name), f"`{method.described}`", method.package, ", ".join(versions)])
         )
@@ -224,11 +224,11 @@ def beaten(packed: Packed, known: Comparison) -> str:
 
 def failures(packed: Packed, known: Comparison) -> str:
     """What failed, and why, learning rates of a grid each on their own; those that failed most come first."""
-    made = Counter(record.method for record in known.records)
+    made = Counter(run.method for run in known.runs)
     found: dict[tuple[str, str], list[str]] = {}
-    for record in known.records:
-        if record.status is not Status.DONE:
-            found.setdefault((record.method, record.reason or "diverged"), []).append(record.setting)
+    for run in known.runs:
+        if run.status is not Status.DONE:
+            found.setdefault((run.method, run.reason or "diverged"), []).append(run.setting)
     rows = [
         [
             name_of(method),
@@ -270,8 +270,8 @@ def _median(values: Iterable[float]) -> float:
 def train_facts(packed: Packed, training: TrainingCases) -> str:
     """How much was run, and how much of the whole study that is."""
     study = load("train")
-    runs = packed.records
-    seconds = sum(record.points[-1].cpu_seconds for record in runs if record.points)
+    runs = packed.runs
+    seconds = sum(run.last("cpu_seconds") for run in runs)
     seeds = sorted({len(entry.runs) for case in training.cases for entry in case.entries.values()})
     whole = len(plan(study)) + len(plan_tuned(study, lambda setting, tuned: tuned.candidates[0]))
     held_out, short = training.part(held_out=True), training.part(short=True)
@@ -474,9 +474,10 @@ def headline(training: TrainingCases, inks: Inks = LIGHT) -> Figure:
                 {OURS: "gradline.Angle", UNTOUCHED: "Adam at 1e-3", case.tuned.method: "tuned"}.items()
             ):
                 options = stroke(place, inks).options()
-                runs = [[(p.evaluations, p.validation_loss) for p in run.points] for run in case.entries[name].runs]
-                for run in runs:
-                    axis.plot(*zip(*run, strict=True), **{**options, "linewidth": 1.8}, label=label)
+                for run in case.entries[name].runs:
+                    axis.plot(
+                        run.evaluations, run.columns["validation_loss"], **{**options, "linewidth": 1.8}, label=label
+                    )
             axis.set_yscale("log")
             axis.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
             axis.yaxis.set_major_formatter("{x:g}")

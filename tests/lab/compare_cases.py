@@ -1,15 +1,19 @@
-"""A tiny problem, and methods and trajectories made by hand, that the tests of comparisons share."""
+"""A tiny problem, and methods and traces made by hand, that the tests of comparisons share."""
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
+
+import numpy as np
 import torch
 from torch import nn
 
 from gradline.lab.engines.ordinary import Ordinary
-from gradline.lab.findings.trajectory import Point, Trajectory, trajectory
-from gradline.lab.jobs.result import Status
+from gradline.lab.findings.traces import PACKED_POINTS, thin
+from gradline.lab.jobs.result import COLUMNS, Result, Status
 from gradline.lab.jobs.runs import Run
-from gradline.lab.methods import METHODS
+from gradline.lab.methods import METHODS, Absent
 from gradline.lab.methods.objective import Objective
 from gradline.lab.problems import Built
 from gradline.lab.problems.sampling import Batches, Purpose
@@ -64,34 +68,31 @@ def finished(*runs):
 
 
 def train(one):
-    """The trajectory of a run."""
+    """The trace of a run."""
     (result,) = finished(one)
-    return trajectory(result)
+    return thin(result, points=PACKED_POINTS)
 
 
-def record(method, losses, *, seed=0, status=Status.DONE, problem="tiny", thirds=None, seconds=None, reason=""):
-    """A trajectory whose n-th loss was measured after n evaluations, steps and seconds."""
-    thirds = [3 * place for place in range(len(losses))] if thirds is None else thirds
-    points = tuple(
-        Point(
-            evaluations=third / 3,
-            steps=place,
-            seconds=(seconds or 1.0) * place,
-            cpu_seconds=(seconds or 1.0) * place,
-            train_loss=loss,
-            test_error=2 * loss,
-        )
-        for place, (third, loss) in enumerate(zip(thirds, losses, strict=True))
-    )
-    return Trajectory(
-        problem=problem,
-        revision=1,
-        batch_size=5,
-        method=method,
-        seed=seed,
-        budget=10,
-        status=status,
-        reason=reason,
-        versions={"torch": "2"},
-        points=points,
+def traced(run, *, status=Status.DONE, reason="", versions=None, **columns):
+    """The trace of a run with these columns; what is not among them was not measured."""
+    count = len(columns["evaluations"])
+    table = dict.fromkeys(COLUMNS, np.full(count, NAN)) | {"iteration": np.arange(count), "stop": np.full(count, "")}
+    table |= {name: np.array(values) for name, values in columns.items()}
+    result = Result(run, 1.0, "ordinary", versions or {"torch": "2"}, status, reason, columns=table)
+    return thin(result, points=PACKED_POINTS)
+
+
+def trace(method, losses, *, seed=0, problem="tiny", thirds=None, seconds=1.0, **about):
+    """A trace whose n-th loss was measured after n evaluations, iterations and seconds."""
+    values = {"kind": "peer", "name": method, "settings": "", "revision": 1}
+    chosen = METHODS[method] if method in METHODS else Absent(json.dumps(values))
+    times = seconds * np.arange(len(losses))
+    return traced(
+        run(chosen, seed=seed, budget=10, problem=replace(TINY, name=problem)),
+        evaluations=np.arange(len(losses)) if thirds is None else np.array(thirds) / 3,
+        seconds=times,
+        cpu_seconds=times,
+        train_loss=np.array(losses, float),
+        test_error=2.0 * np.array(losses, float),
+        **about,
     )

@@ -69,8 +69,10 @@ def test_runs_of_one_method_are_shown_and_written_case_by_case(made, file, tmp_p
             ("diabetes-mlp/16, 8", "adam-0.001", seed) for seed in "01"
         ]
         assert all(0.0 < float(row["validation_loss"]) < 10.0 for row in rows)
-    assert verb("results", file, "--runs") == 2
-    assert "cannot be shown with --runs" in " ".join(capsys.readouterr().err.split())
+    for source in (made, file):
+        assert verb("results", source, "--runs", "--csv", lines) == 0
+        with lines.open() as opened:
+            assert len(list(csv.DictReader(opened))) == 14
 
 
 def test_it_is_on_the_page_of_a_report(made, tmp_path):
@@ -109,19 +111,11 @@ def test_known_runs_and_those_of_tuning_grids_are_not_made_again(made, file, tmp
 
 def test_a_known_run_with_other_settings_is_made_again(file, tmp_path):
     packed = unpack(file)
-    changed = next(record for record in packed.records if record.method == "adam-0.001")
-    records = [replace(record, key="other") if record is changed else record for record in packed.records]
-    pack(replace(packed, records=tuple(records)), tmp_path / "changed.json.gz")
+    changed = next(one for one in packed.runs if one.method == "adam-0.001")
+    other = replace(changed, run=replace(changed.run, record_every=99))
+    runs = tuple(other if one is changed else one for one in packed.runs)
+    pack(replace(packed, runs=runs), tmp_path / "changed.json.gz")
     assert run_known(tmp_path / "changed.json.gz", tmp_path / "out") == {("adam-0.001", changed.seed)}
-
-
-def test_known_runs_without_keys_are_recognised_by_their_names_with_a_warning(file, tmp_path, capsys):
-    packed = unpack(file)
-    pack(replace(packed, records=tuple(replace(record, key="") for record in packed.records)), tmp_path / "old.json.gz")
-    assert run_known(tmp_path / "old.json.gz", tmp_path / "out") == set()
-    shown = " ".join(capsys.readouterr().err.split())
-    assert "was packed by an earlier version, without the settings of methods. Skipped because problem" in shown
-    assert "the name of the method are the same: 14 runs" in shown
 
 
 def test_a_file_with_another_kind_of_runs_is_refused(file, tmp_path, capsys):

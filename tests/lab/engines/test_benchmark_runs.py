@@ -26,21 +26,22 @@ def method_of(build):
 
 def test_a_run_is_the_same_when_it_is_made_again():
     first, again = (train(run("gols-i", seed=3)) for _ in range(2))
-    assert [point.train_loss for point in first.points] == [point.train_loss for point in again.points]
-    assert first.train_loss < first.points[0].train_loss
+    losses = first.columns["train_loss"].tolist()
+    assert losses == again.columns["train_loss"].tolist()
+    assert first.at_budget("train_loss") < losses[0]
 
 
 def test_all_methods_of_a_seed_begin_at_the_same_weights():
-    starts = {train(run(name, seed=1)).points[0].train_loss for name in ("gols-i", "sgd-0.1", "lbfgs")}
+    starts = {train(run(name, seed=1)).columns["train_loss"][0] for name in ("gols-i", "sgd-0.1", "lbfgs")}
     assert len(starts) == 1
-    assert starts != {train(run("gols-i", seed=2)).points[0].train_loss}
+    assert starts != {train(run("gols-i", seed=2)).columns["train_loss"][0]}
 
 
 def test_a_step_that_goes_beyond_the_budget_does_not_count():
     made = train(run("lbfgs", budget=10))
-    assert made.points[-1].evaluations > 10
-    assert made.last is made.counted[-1] is not made.points[-1]
-    assert made.last.evaluations <= 10
+    assert made.last("evaluations") > 10
+    assert made.counted == made.rows - 1
+    assert made.at_budget("evaluations") <= 10
 
 
 def test_a_method_that_raises_is_told_with_its_reason():
@@ -49,7 +50,7 @@ def test_a_method_that_raises_is_told_with_its_reason():
 
     made = train(run(method_of(build)))
     assert (made.status, made.reason) == (Status.FAILED, "ZeroDivisionError: no step")
-    assert made.train_loss == math.inf
+    assert made.at_budget("train_loss") == math.inf
 
 
 def test_a_method_that_raises_later_keeps_what_it_had():
@@ -67,8 +68,8 @@ def test_a_method_that_raises_later_keeps_what_it_had():
 
     made = train(run(method_of(build)))
     assert made.reason == "RuntimeError: enough"
-    assert len(made.points) > 2
-    assert made.last is None
+    assert made.rows > 2
+    assert made.at_budget("train_loss") == math.inf
 
 
 def test_a_method_that_never_evaluates_is_a_failure():
@@ -83,8 +84,8 @@ def test_a_method_that_never_evaluates_is_a_failure():
 def test_a_learning_rate_that_is_too_large_diverges_and_ends_early():
     made = train(run("sgd-100", budget=400))
     assert made.status is Status.DIVERGED
-    assert made.points[-1].evaluations < 400
-    assert made.train_loss == math.inf
+    assert made.last("evaluations") < 400
+    assert made.at_budget("train_loss") == math.inf
 
 
 def test_an_error_of_a_run_that_is_none_of_a_comparison_is_raised():
@@ -126,8 +127,8 @@ def test_a_problem_can_be_trained(name):
     for size in problem.batch_sizes[:2]:
         made = train(run("gols-i", problem=problem, batch_size=size, budget=6, record_every=3))
         assert made.status is Status.DONE, made.reason
-        assert all(math.isfinite(point.train_loss) for point in made.points)
-        assert math.isfinite(made.points[-1].test_error)
+        assert all(map(math.isfinite, made.columns["train_loss"]))
+        assert math.isfinite(made.final("test_error"))
 
 
 def test_targets_are_below_where_training_starts():
@@ -154,7 +155,7 @@ def test_a_method_is_warmed_up_once_and_not_on_the_problem():
     mine = method_of(build)
     first, second = (train(run(mine, budget=5)) for _ in range(2))
     assert len(built) == 3
-    assert first.points[-1].evaluations == second.points[-1].evaluations == 5
+    assert first.last("evaluations") == second.last("evaluations") == 5
 
 
 @pytest.mark.skipif(not os.environ.get("GRADLINE_DATA"), reason="GRADLINE_DATA must name a folder that has CIFAR10")
@@ -162,7 +163,7 @@ def test_a_method_is_warmed_up_once_and_not_on_the_problem():
 def test_the_problems_on_images_can_be_trained(name):
     made = train(run("gols-i", problem=PROBLEMS[name], batch_size=16, budget=4))
     assert made.status is Status.DONE, made.reason
-    assert 0.0 < made.test_error <= 1.0
+    assert 0.0 < made.at_budget("test_error") <= 1.0
 
 
 @pytest.mark.skipif(not os.environ.get("GRADLINE_DATA"), reason="GRADLINE_DATA must name a folder that has CIFAR10")

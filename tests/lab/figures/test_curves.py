@@ -21,7 +21,7 @@ from gradline.lab.figures.curves import (
     select,
 )
 from gradline.lab.findings.traces import POINTS, grid_of, thin
-from gradline.lab.jobs.result import Result, held
+from gradline.lab.jobs.result import COLUMNS, Result, held
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import PROBLEMS
@@ -39,7 +39,7 @@ def result(seed=0, method="gols-i", problem="bcwd-logr", budget=10, batch_size=1
         budget=budget,
         **others,
     )
-    columns = {
+    columns = dict.fromkeys(COLUMNS, [NAN] * 3) | {
         "iteration": [0, 1, 2],
         "evaluations": [0, 4, 10],
         "probes": [0, 3, 6],
@@ -48,7 +48,6 @@ def result(seed=0, method="gols-i", problem="bcwd-logr", budget=10, batch_size=1
         "train_error": [0.5, 0.0, NAN],
         "test_loss": [5.0, 2.0, NAN],
         "test_error": [0.5, 0.25, NAN],
-        "angle": [NAN, NAN, NAN],
         "stop": ["", "SIGN_CHANGE", "SIGN_CHANGE"],
     }
     return Result(run, 1.0, "ordinary", columns={name: np.array(values) for name, values in columns.items()})
@@ -79,10 +78,11 @@ def test_the_grid_ends_with_the_budget_and_is_thin():
 
 def test_a_trace_of_a_table():
     run = trace()
-    np.testing.assert_array_equal(run.evaluations, np.arange(11))
-    np.testing.assert_array_equal(run.iterations, [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 2])
-    np.testing.assert_array_equal(run.values["train_loss"], [4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1])
-    np.testing.assert_array_equal(run.values["step"], [NAN] * 4 + [0.1] * 6 + [10.0])
+    np.testing.assert_array_equal(run.evaluations, [0, 4])
+    np.testing.assert_array_equal(run.grid, np.arange(11))
+    np.testing.assert_array_equal(run.on_grid("iterations"), [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
+    np.testing.assert_array_equal(run.on_grid("train_loss"), [4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1])
+    np.testing.assert_array_equal(run.on_grid("step"), [NAN] * 4 + [0.1] * 7)
     np.testing.assert_array_equal(run.step_iterations, [1, 2])
     np.testing.assert_array_equal(run.steps, [0.1, 10.0])
     assert [run.summary[f"probes_{name}"] for name in ("min", "max", "max_later", "mean")] == [3, 6, 6, 4.5]
@@ -170,6 +170,11 @@ def test_the_budget_of_the_rivals_counts():
     choice = {"problems": ["bcwd-logr"], "methods": ["gols-i", "fixed-1"], "any_of": ["fixed-1"]}
     assert {(run.method, run.budget) for run in select(runs, **choice)} == {("gols-i", 20), ("fixed-1", 20)}
     assert select(short, **choice) == []
+
+
+def test_runs_of_comparisons_are_left_out():
+    runs = [trace(seed=seed, benchmark=seed > 0) for seed in range(3)]
+    assert [run.seed for run in select(runs, problems=["bcwd-logr"], methods=["gols-i"])] == [0]
 
 
 def test_other_samplings_and_directions_are_other_runs():

@@ -136,7 +136,7 @@ def test_direction_vs_step_is_medians_at_the_end(runs):
     assert data.train_loss.shape == (2, 2, 2)
     assert (data.runs == 2).all()
     ends = [
-        run.values["train_loss"][-1]
+        run.on_grid("train_loss")[-1]
         for run in runs
         if (run.method, run.direction_batch_size, run.batch_size) == ("prls", 50, 10)
     ]
@@ -222,7 +222,8 @@ def test_a_method_has_one_stroke_in_every_figure(runs):
 def test_losses_are_compared_network_by_network(runs):
     one = next(run for run in runs if (run.problem, run.method) == ("bcwd-logr", "prls"))
     names = ("bcwd-logr", "bcwd-logr-published-loss", "cifar-net1", "cifar-net1-published-loss", "mnist-net1")
-    data = FIGURES["study_prls_losses"].data([replace(one, problem=name) for name in names])
+    problems = [replace(one.run.problem, name=name) for name in names]
+    data = FIGURES["study_prls_losses"].data([replace(one, run=replace(one.run, problem=some)) for some in problems])
     assert data.values_of("problem") == list(names[:4]), "MNIST has one of the losses only"
     drawings = FIGURES["study_prls_losses"].drawings(data)
     assert list(drawings) == ["study_prls_losses_logr", "study_prls_losses_cifar10_neti"]

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from lab.compare_cases import record as made_record
+from lab.compare_cases import trace
 
 from gradline.lab import studies
 from gradline.lab.findings.comparison import DRAWN, LIMIT, compare
@@ -51,8 +51,8 @@ def test_the_page_is_in_step_with_the_runs(program, found, page):
 
 def test_the_page_follows_the_runs(program, found, page):
     packed, known = found
-    failed = replace(known.records[0], status=Status.FAILED, reason="ValueError: a|b " + "very " * 30)
-    other = replace(known, records=(failed, *known.records[1:]))
+    failed = replace(known.runs[0], status=Status.FAILED, reason="ValueError: a|b " + "very " * 30)
+    other = replace(known, runs=(failed, *known.runs[1:]))
     changed = program.filled(page, packed, other)
     line = next(line for line in changed.splitlines() if "ValueError: a\\|b" in line)
     assert line.startswith(f"| {program.name_of(failed.method)} | 1 of ")
@@ -63,9 +63,9 @@ def test_the_page_follows_the_runs(program, found, page):
 
 def test_every_method_and_setting_is_on_the_page(found, page):
     _, known = found
-    for record in known.records:
-        assert f"`{record.problem}`" in page
-        assert re.search(rf"\| (\*\*)?{re.escape(record.method)}(\*\*)? \|", page)
+    for run in known.runs:
+        assert f"`{run.problem}`" in page
+        assert re.search(rf"\| (\*\*)?{re.escape(run.method)}(\*\*)? \|", page)
     assert all(f"`{setting.name}`" in page for setting in known.settings)
 
 
@@ -95,9 +95,7 @@ def test_settings_are_found_by_batch_size_and_use(program, found):
 
 def ending(run, losses, status=Status.DONE):
     """A run of a study with a loss at its start and at its end, by seed."""
-    made = made_record("x", [9.0, losses[run.seed]], status=status)
-    names = {"problem": run.problem.name, "method": run.method.name}
-    return replace(made, batch_size=run.batch_size, seed=run.seed, budget=run.budget, **names)
+    return replace(trace("x", [9.0, losses[run.seed]], status=status), run=run)
 
 
 @pytest.mark.parametrize(("others", "by"), [((0.05, 0.2), ""), ((0.05, 0.09), "prodigy 0.09")])
@@ -133,8 +131,9 @@ def test_a_page_without_a_place_for_a_part_is_refused(program, found, page):
 
 def test_runs_that_the_code_does_not_know_any_more_are_told(program, found, tmp_path):
     packed, known = found
-    old = replace(known.records[0], revision=99)
-    file = pack(replace(packed, records=(known.records[1], old)), tmp_path / "a.json.gz")
+    run = known.runs[0].run
+    old = replace(known.runs[0], run=replace(run, problem=replace(run.problem, revision=99)))
+    file = pack(replace(packed, runs=(known.runs[1], old)), tmp_path / "a.json.gz")
     with pytest.raises(ValueError, match=f"it has {re.escape(old.name)}"):
         program.read(file)
 
@@ -151,14 +150,13 @@ def test_the_answers_are_in_step_with_the_runs_of_training(program, training, pa
 
 def test_the_answers_follow_the_runs_of_training(program, training, page):
     packed, _ = training
-    ours = {record.name for record in packed.records if record.method == "angle"}
+    ours = {run.name for run in packed.runs if run.method == "angle"}
     failed = tuple(
-        replace(record, status=Status.FAILED, reason="broken") if record.name in ours else record
-        for record in packed.records
+        replace(run, status=Status.FAILED, reason="broken") if run.name in ours else run for run in packed.runs
     )
     other = trained(failed, studies.load("train"))
     assert len(ours) > 10
-    changed = program.filled_training(page, replace(packed, records=failed), other)
+    changed = program.filled_training(page, replace(packed, runs=failed), other)
     for part in ("train-quality", "train-cases", "train-limits"):
         begin, end = f"<!-- {part}: made by docs/compare.py -->", f"<!-- {part}: end -->"
         assert changed.split(begin)[1].split(end)[0] != page.split(begin)[1].split(end)[0]
@@ -173,7 +171,7 @@ def test_every_case_of_training_is_on_the_page_with_what_was_chosen(training, pa
 
 def test_the_edge_of_a_grid_is_told(program):
     rates = ("adamw-cosine-0.001", "adamw-cosine-0.003", "adamw-cosine-0.01", "adamw-constant-0.1")
-    entry = CaseMethod("adamw-tuned", (), None, tuple(made_record(name, [1.0], seed=1000) for name in rates))
+    entry = CaseMethod("adamw-tuned", (), None, tuple(trace(name, [1.0], seed=1000) for name in rates))
     assert program.at_edge(replace(entry, chosen="adamw-cosine-0.01"))
     assert not program.at_edge(replace(entry, chosen="adamw-cosine-0.003"))
 
@@ -198,7 +196,7 @@ def test_the_page_asks_its_questions_in_order(page):
 
 def test_memory_is_told_of_every_method(found):
     packed, known = found
-    labels = {getattr(METHODS[record.method], "family", None) or record.method for record in known.records}
+    labels = {getattr(METHODS[run.method], "family", None) or run.method for run in known.runs}
     assert labels <= set(packed.memory)
     assert all(isinstance(copies, float) and not math.isnan(copies) for copies in packed.memory.values())
 

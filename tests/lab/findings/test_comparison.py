@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.compare_cases import record
+from lab.compare_cases import trace
 
 from gradline.lab import studies
 from gradline.lab.figures.compare_heat import draw_heat, heat_data
@@ -28,12 +28,6 @@ def load(problems, methods, seeds):
     return studies.load("compare", problems=problems, methods=methods, seeds=seeds)
 
 
-def of(run, made):
-    """A trajectory made by hand, as that of a run."""
-    names = {"problem": run.problem.name, "method": run.method.name}
-    return replace(made, batch_size=run.batch_size, seed=run.seed, budget=run.budget, **names)
-
-
 @pytest.fixture
 def chosen():
     return load(["regression", "pinn/16"], ["gols-i", "prodigy", "sgd"], 1)
@@ -50,15 +44,21 @@ def known(chosen):
         last = LOSSES.get(method, {}).get(sizes.get(run.setting, "small"), 8.0)
         failed = (method, run.setting) == ("prodigy", "pinn/16")
         status = Status.FAILED if failed else Status.DIVERGED if method == "sgd-100" else Status.DONE
-        made.append(of(run, record("x", [9.0, last], status=status, reason="no" if failed else "")))
-    others = [replace(made[0], budget=7), replace(made[0], revision=2), replace(made[0], method="of-old")]
+        made.append(replace(trace("x", [9.0, last], status=status, reason="no" if failed else ""), run=run))
+    first = made[0].run
+    changes = (
+        {"budget": 7},
+        {"problem": replace(first.problem, revision=2)},
+        {"method": replace(first.method, name="of-old")},
+    )
+    others = [replace(made[0], run=replace(first, **change)) for change in changes]
     return compare([*made, *others], whole)
 
 
 def test_only_what_is_planned_is_compared(known, chosen):
-    assert len(known.records) == 4 * 7
+    assert len(known.runs) == 4 * 7
     names = {(one.setting, one.method.name, one.seed, one.budget) for one in studies.plan(chosen)}
-    assert {(one.setting, one.method, one.seed, one.budget) for one in known.records} == names
+    assert {(one.setting, one.method, one.seed, one.budget) for one in known.runs} == names
     assert [setting.name for setting in known.settings] == [
         "regression/10",
         "regression/100",
@@ -82,13 +82,13 @@ def test_scores_are_geometric_means_with_a_limit(known):
 
 def test_a_loss_below_the_floor_is_as_good_as_any_other_there():
     losses = {"a": FLOOR / 1e9, "b": FLOOR, "c": 100 * FLOOR}
-    elsewhere = record("d", [1.0, 1.0], problem="other")
-    table = tabulate([*(record(name, [1.0, loss]) for name, loss in losses.items()), elsewhere])
+    elsewhere = trace("d", [1.0, 1.0], problem="other")
+    table = tabulate([*(trace(name, [1.0, loss]) for name, loss in losses.items()), elsewhere])
     np.testing.assert_allclose(decades(table)["tiny/5"], [0.0, 0.0, 2.0, math.nan])
 
 
 def test_where_all_fail_nobody_is_the_best():
-    table = tabulate([record("a", [1.0], status=Status.FAILED), record("b", [1.0], status=Status.FAILED)])
+    table = tabulate([trace("a", [1.0], status=Status.FAILED), trace("b", [1.0], status=Status.FAILED)])
     assert decades(table)["tiny/5"].tolist() == [math.inf, math.inf]
 
 

@@ -1,4 +1,4 @@
-"""What is read from records, against numbers computed by hand."""
+"""What is read from runs, against numbers computed by hand."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from lab.compare_cases import record
+from lab.compare_cases import trace
 
 from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profile, losses_data, profile_data
 from gradline.lab.findings.measures import costs, leading, ratios, rows, spread, tabulate, with_grids
@@ -25,12 +25,12 @@ TARGETS = {"p/5": 1.0, "q/5": 1.0, "r/5": 1.0}
 @pytest.fixture
 def table():
     return tabulate(
-        record(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items()
+        trace(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items()
     )
 
 
 def test_evaluations_to_a_target_are_those_of_the_first_measurement_at_or_below_it():
-    made = record("x", [5.0, 2.0, 1.0, 3.0, 0.5], thirds=[0, 4, 7, 9, 12], seconds=0.5)
+    made = trace("x", [5.0, 2.0, 1.0, 3.0, 0.5], thirds=[0, 4, 7, 9, 12], seconds=0.5)
     assert made.first("train_loss", 1.0, "evaluations", counted=True) == 7 / 3
     assert made.first("train_loss", 0.9, "evaluations", counted=True) == 4.0
     assert made.first("train_loss", 0.1, "evaluations", counted=True) == math.inf
@@ -38,20 +38,20 @@ def test_evaluations_to_a_target_are_those_of_the_first_measurement_at_or_below_
 
 
 def test_what_comes_after_the_budget_does_not_count():
-    made = record("x", [5.0, 1.0, 0.1], thirds=[0, 30, 31])  # the budget is 10 evaluations
-    assert made.train_loss == 1.0
+    made = trace("x", [5.0, 1.0, 0.1], thirds=[0, 30, 31])  # the budget is 10 evaluations
+    assert made.at_budget("train_loss") == 1.0
     assert made.first("train_loss", 0.5, "evaluations", counted=True) == math.inf
 
 
 def test_a_run_that_failed_has_an_infinite_loss_but_may_have_reached_its_target():
-    made = record("x", [5.0, 0.5], status=Status.FAILED)
-    assert made.train_loss == math.inf
+    made = trace("x", [5.0, 0.5], status=Status.FAILED)
+    assert made.at_budget("train_loss") == math.inf
     assert made.first("train_loss", 1.0, "evaluations", counted=True) == 1.0
 
 
 def test_nan_counts_as_infinite():
-    made = record("x", [5.0, math.nan])
-    assert made.train_loss == made.test_error == math.inf
+    made = trace("x", [5.0, math.nan])
+    assert made.at_budget("train_loss") == made.at_budget("test_error") == math.inf
 
 
 def test_the_median_of_an_even_number_is_one_of_them():
@@ -83,7 +83,7 @@ def test_only_problems_that_all_methods_ran_on_count(table):
 
 
 def test_the_worst_seed_decides_where_it_is_asked_for():
-    both = tabulate([record("a", [9, 1]), record("a", [9, 9, 1], seed=1), record("a", [9, 1], seed=2)])
+    both = tabulate([trace("a", [9, 1]), trace("a", [9, 9, 1], seed=1), trace("a", [9, 1], seed=2)])
     assert costs(both, {"tiny/5": 1.0}).to_numpy().tolist() == [[1.0]]
     assert costs(both, {"tiny/5": 1.0}, worst=True).to_numpy().tolist() == [[2.0]]
 
@@ -92,9 +92,9 @@ def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_see
     finals = {"sgd-0.1": [3.0, 3.0, 0.1], "sgd-1": [1.0, 1.0, 9.0], "sgd-10": [2.0, 2.0, 2.0]}
     grids = {name: ("sgd", float(name[4:])) for name in finals}
     made = tabulate(
-        record(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
+        trace(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
     )
-    made["tiny/5"]["other"] = [record("other", [9.0, 5.0])]
+    made["tiny/5"]["other"] = [trace("other", [9.0, 5.0])]
     found = with_grids(made, grids)["tiny/5"]
     assert set(found) == {"other", "sgd best", "sgd median"}
     assert {one.method for one in found["sgd best"]} == {"sgd-1"}
@@ -102,7 +102,7 @@ def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_see
 
 
 def test_costs_are_over_those_of_sgd():
-    made = tabulate([record("sgd", [3.0, 2.0]), record("x", [3.0, 2.0], thirds=[0, 6], seconds=4.0)])
+    made = tabulate([trace("sgd", [3.0, 2.0]), trace("x", [3.0, 2.0], thirds=[0, 6], seconds=4.0)])
     lines = {line.method: line for line in rows(made, {"tiny/5": 2.5}, ["sgd"])}
     assert lines["sgd"].step_cost == lines["sgd"].evaluation_cost == 1.0
     assert (lines["x"].step_cost, lines["x"].evaluation_cost) == (4.0, 2.0)
@@ -111,7 +111,7 @@ def test_costs_are_over_those_of_sgd():
 
 
 def test_lines_are_in_order_of_the_training_loss_and_tell_failures():
-    made = tabulate([record("x", [3.0], status=Status.FAILED, reason="no"), record("y", [3.0, 1.0])])
+    made = tabulate([trace("x", [3.0], status=Status.FAILED, reason="no"), trace("y", [3.0, 1.0])])
     lines = rows(made, {"tiny/5": 2.0}, [])
     assert [line.method for line in lines] == ["y", "x"]
     assert [line.failures for line in lines] == [(), ("no",)]
@@ -146,9 +146,9 @@ def test_the_figure_of_profiles_has_the_profiles(table):
 def test_the_figure_of_losses_has_medians_and_ranges():
     made = tabulate(
         [
-            record("a", [8.0, 4.0, 2.0]),
-            record("a", [8.0, 6.0, 1.0], seed=1),
-            record("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
+            trace("a", [8.0, 4.0, 2.0]),
+            trace("a", [8.0, 6.0, 1.0], seed=1),
+            trace("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
         ]
     )
     (losses,) = losses_data(made, ["tiny/5"], ["a"])
@@ -162,14 +162,14 @@ def test_the_figure_of_losses_has_medians_and_ranges():
 
 def test_no_two_of_twenty_lines_look_the_same():
     names = [f"method-{place}" for place in range(20)]
-    made = tabulate(record(name, [8.0, 4.0]) for name in names)
+    made = tabulate(trace(name, [8.0, 4.0]) for name in names)
     figure = draw_losses(losses_data(made, ["tiny/5"], names))
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines}
     assert len(looks) == 20
 
 
 def test_test_errors_against_seconds_share_the_time_of_the_slowest():
-    made = tabulate([record("a", [8.0, 4.0], seconds=1.0), record("b", [8.0, 6.0], seconds=3.0)])
+    made = tabulate([trace("a", [8.0, 4.0], seconds=1.0), trace("b", [8.0, 6.0], seconds=3.0)])
     quick, slow = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
     assert quick.band.x[-1] == slow.band.x[-1] == 3.0
     assert quick.band.middle[np.searchsorted(quick.band.x, 1.0)] == 8.0  # twice the loss

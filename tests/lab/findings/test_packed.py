@@ -1,4 +1,4 @@
-"""A packed file: the same measures as the store's, the same bytes for the same records, and what is refused."""
+"""A packed file: the same measures as the store's, the same bytes for the same runs, and what is refused."""
 
 from __future__ import annotations
 
@@ -7,119 +7,102 @@ import json
 import math
 import random
 from dataclasses import replace
-from itertools import pairwise
 
+import numpy as np
 import pytest
-from lab.compare_cases import record
+from lab.compare_cases import trace
 
 from gradline.lab.findings.measures import rows, tabulate
 from gradline.lab.findings.memory import copies
-from gradline.lab.findings.packed import POINTS, Damaged, Packed, add, chosen, pack, portable, shorter, thinned, unpack
-from gradline.lab.findings.trajectory import Point
+from gradline.lab.findings.packed import Damaged, Packed, add, pack, portable, unpack
+from gradline.lab.findings.traces import COLUMNS
 from gradline.lab.jobs.result import Status
+from gradline.lab.tools.packing import plain_number
 
 TARGET = 0.1
 
 
-def long_record(method="sgd", seed=0, **options):
-    """More points than are kept, times and losses with many digits, and a last point beyond the budget of 10."""
+def long_run(method="sgd", seed=0, **options):
+    """A run whose times and losses have nine digits, with a last row beyond the budget of 10."""
     source = random.Random(f"{method} {seed}")
     losses = [source.uniform(0.9, 1.1) * 3.0**-place for place in range(61)]
     thirds = [place // 2 for place in range(60)] + [47]
-    made = record(method, losses, seed=seed, thirds=thirds, seconds=source.uniform(0.1, 1.0) / 3, **options)
-    short = [tuple(float(f"{value:.9g}") for value in point[2:]) for point in made.points]  # digits that are packed
-    points = tuple(Point(*point[:2], *rest) for point, rest in zip(made.points, short, strict=True))
-    return replace(made, points=points)
+    made = trace(method, losses, seed=seed, thirds=thirds, seconds=source.uniform(0.1, 1.0) / 3, **options)
+    short = {name: np.array([float(f"{value:.9g}") for value in values]) for name, values in made.columns.items()}
+    return replace(made, columns=short | {"evaluations": made.evaluations})
 
 
 @pytest.fixture
-def records():
+def runs():
     return (
-        *(long_record(method, seed) for method in ("sgd", "gols-i") for seed in range(3)),
-        record("prls", [3.0, math.nan, math.inf], status=Status.DIVERGED),
-        record("prls", [3.0], seed=1, status=Status.FAILED, reason="ValueError: “no”"),
-        replace(record("prls", [], seed=2, status=Status.FAILED, reason="other"), versions={"torch": "3"}),
+        *(long_run(method, seed) for method in ("sgd", "gols-i") for seed in range(3)),
+        trace("prls", [3.0, math.nan, math.inf], status=Status.DIVERGED),
+        trace("prls", [3.0], seed=1, status=Status.FAILED, reason="ValueError: “no”"),
+        trace("prls", [], seed=2, status=Status.FAILED, reason="other", versions={"torch": "3"}),
     )
 
 
-def test_measures_are_the_same_from_a_packed_file(tmp_path, records):
-    found = unpack(pack(Packed(records, {"tiny/5": TARGET}), tmp_path / "a.json.gz"))
-    lines = rows(tabulate(records), {"tiny/5": TARGET}, ["sgd"])
-    again = rows(tabulate(found.records), {"tiny/5": TARGET}, ["sgd"])
+def test_measures_are_the_same_from_a_packed_file(tmp_path, runs):
+    found = unpack(pack(Packed(runs, {"tiny/5": TARGET}), tmp_path / "a.json.gz"))
+    lines = rows(tabulate(runs), {"tiny/5": TARGET}, ["sgd"])
+    again = rows(tabulate(found.runs), {"tiny/5": TARGET}, ["sgd"])
     assert len(lines) == 3
     for line, read in zip(lines, again, strict=True):
         assert repr(read) == repr(line)  # NaN is not equal to itself
 
 
-def test_what_is_no_number_of_a_curve_is_read_as_it_was_written(tmp_path, records):
+def test_what_is_no_number_of_a_curve_is_read_as_it_was_written(tmp_path, runs):
     commands, memory = ("gradline run compare",), {"sgd": 1.0, "lbfgs": "failed: RuntimeError"}
-    found = unpack(pack(Packed(records, {"tiny/5": TARGET}, commands, memory), tmp_path / "a.json.gz"))
+    found = unpack(pack(Packed(runs, {"tiny/5": TARGET}, commands, memory), tmp_path / "a.json.gz"))
     assert (found.targets, found.commands, found.memory) == ({"tiny/5": TARGET}, commands, memory)
-    assert {one.name for one in found.records} == {one.name for one in records}
-    read = {one.name: one for one in found.records}
-    for one in records:
-        other = read[one.name]
-        kept = ("setting", "method", "budget", "status", "reason", "versions")
-        assert [getattr(other, name) for name in kept] == [getattr(one, name) for name in kept]
+    read = {one.key: one for one in found.runs}
+    assert set(read) == {one.key for one in runs}
+    for one in runs:
+        assert read[one.key].run.to_dict() == one.run.to_dict()
+        kept = ("seconds", "engine", "versions", "status", "reason", "points", "rows")
+        assert [getattr(read[one.key], name) for name in kept] == [getattr(one, name) for name in kept]
+        short = {name: plain_number(value, 9) for name, value in one.summary.items()}
+        assert {name: plain_number(value, 9) for name, value in read[one.key].summary.items()} == short
 
 
-def test_curves_are_thinned_and_keep_the_points_that_measures_are_read_from():
-    whole = long_record()
-    thin = thinned(whole, TARGET)
-    assert len(whole.points) == 61
-    assert len(thin.points) == POINTS
-    assert repr(thin.points[-1]) == repr(whole.points[-1])  # NaN is not equal to itself
-    assert repr(thin.last) == repr(whole.last) != repr(thin.points[-1])
-    assert thin.points[0].evaluations == 0
-    reached = [one.first("train_loss", TARGET, "evaluations", counted=True) for one in (thin, whole)]
-    assert reached[0] == reached[1] < math.inf
-    assert repr(thinned(thin, TARGET)) == repr(thin)
+def test_rows_that_measures_are_read_from_have_nine_digits_and_others_three(tmp_path):
+    whole = long_run()
+    (read,) = unpack(pack(Packed((whole,), {"tiny/5": TARGET}), tmp_path / "a.json.gz")).runs
+    exact = sorted(whole.read_rows(TARGET))
+    assert exact == [3, 59, 60]  # the first at the target, the last within the budget, the last
+    np.testing.assert_array_equal(read.evaluations, whole.evaluations)
+    for name in COLUMNS:
+        np.testing.assert_array_equal(read.columns[name][exact], whole.columns[name][exact])
+        np.testing.assert_allclose(read.columns[name], whole.columns[name], rtol=1e-2)
+    np.testing.assert_allclose(read.columns["cpu_seconds"], whole.columns["cpu_seconds"], rtol=5e-5)
+    assert (read.columns["train_loss"] != whole.columns["train_loss"]).any()
 
 
-def test_places_are_even_and_hold_those_that_must_be_kept():
-    assert chosen(5, [2]) == [0, 1, 2, 3, 4]
-    for also in ([], [50], [49, 50], [59, 60], [None, -1, 1]):
-        found = chosen(61, also)
-        assert len(found) <= POINTS
-        assert {0, 60, *(place for place in also if place is not None and place >= 0)} <= set(found)
-        assert max(after - before for before, after in pairwise(found)) <= 5
+@pytest.mark.parametrize("loss", [0.0100000001, 0.01000001, 0.010001, 0.0100004, 0.01001])
+def test_no_rounding_takes_a_loss_to_the_other_side_of_its_target(tmp_path, loss):
+    whole = trace("sgd", [1.0, loss, 0.009999999, 0.001])
+    (read,) = unpack(pack(Packed((whole,), {"tiny/5": 0.01}), tmp_path / "a.json.gz")).runs
+    assert read.first("train_loss", 0.01, "evaluations") == 2.0
 
 
-@pytest.mark.parametrize("value", [0.0100000001, 0.0099999999, 0.01, 0.010004, 0.0099996])
-def test_no_rounding_takes_a_loss_to_the_other_side_of_its_target(value):
-    assert (shorter(value, 0.01) <= 0.01) == (value <= 0.01)
-    assert shorter(value, 0.01) == pytest.approx(value, rel=1e-5)
-
-
-def test_numbers_have_five_digits():
-    assert shorter(0.123456789) == 0.12346
-    assert shorter(math.inf) == math.inf
-    assert math.isnan(shorter(math.nan))
-
-
-def test_the_same_records_give_the_same_bytes_in_whatever_order(tmp_path, records):
-    one = pack(Packed(records, {"tiny/5": TARGET}), tmp_path / "one.json.gz").read_bytes()
-    two = pack(Packed(records[::-1], {"tiny/5": TARGET}), tmp_path / "folder" / "two.json.gz").read_bytes()
+def test_the_same_runs_give_the_same_bytes_in_whatever_order(tmp_path, runs):
+    one = pack(Packed(runs, {"tiny/5": TARGET}), tmp_path / "one.json.gz").read_bytes()
+    two = pack(Packed(runs[::-1], {"tiny/5": TARGET}), tmp_path / "folder" / "two.json.gz").read_bytes()
     assert one == two
-    assert unpack_again(tmp_path / "one.json.gz", tmp_path / "three.json.gz") == one
+    assert pack(unpack(tmp_path / "one.json.gz"), tmp_path / "three.json.gz").read_bytes() == one
 
 
-def unpack_again(source, target):
-    return pack(unpack(source), target).read_bytes()
-
-
-def test_a_file_that_is_damaged_or_another_is_refused(tmp_path, records):
-    file = pack(Packed(records, {"tiny/5": TARGET}), tmp_path / "a.json.gz")
+def test_a_file_that_is_damaged_or_another_is_refused(tmp_path, runs):
+    file = pack(Packed(runs, {"tiny/5": TARGET}), tmp_path / "a.json.gz")
     content = file.read_bytes()
     values = json.loads(gzip.decompress(content))
-    short = {**values, "runs": values["runs"][1:]}
+    short = {**values, "digests": {**values["digests"], "runs": values["digests"]["runs"][1:]}}
     for wrong, why in (
         (content[: len(content) // 2], "end-of-stream|Compressed file ended"),
         (b"", "damaged"),
         (b"setting,method\n", "gzip"),
         (gzip.compress(b"[1, 2]"), "does not say that it holds runs"),
-        (gzip.compress(json.dumps({**values, "format": 9}).encode()), "its format is 9, this version reads 3"),
-        (gzip.compress(json.dumps(short).encode()), "damaged"),
+        (gzip.compress(json.dumps(short).encode()), "evaluations must have .* numbers, got"),
         (content[:200] + bytes([content[200] ^ 255]) + content[201:], "damaged"),
     ):
         file.write_bytes(wrong)
@@ -132,26 +115,35 @@ def test_a_file_that_is_damaged_or_another_is_refused(tmp_path, records):
         unpack(tmp_path / "none.json.gz")
 
 
-def test_targets_that_changed_since_are_told(records):
-    packed = Packed(records, {"tiny/5": TARGET})
+@pytest.mark.parametrize("change", [{"format": 2}, {"format": 9}, {"runs": [["regression", 1, 10, "sgd-1", 0, 600]]}])
+def test_a_file_of_another_version_is_refused(tmp_path, runs, change):
+    file = pack(Packed(runs), tmp_path / "a.json.gz")
+    values = json.loads(gzip.decompress(file.read_bytes()))
+    file.write_bytes(gzip.compress(json.dumps(values | change).encode()))
+    with pytest.raises(Damaged, match=r"a\.json\.gz was packed by another version of gradline, .*: pack it again$"):
+        unpack(file)
+
+
+def test_targets_that_changed_since_are_told(runs):
+    packed = Packed(runs, {"tiny/5": TARGET})
     packed.check({"tiny/5": TARGET, "other/5": 1.0})
     with pytest.raises(ValueError, match=r"targets must be those .* tiny/5 has 0\.2 now and 0\.1 in the file: pack it"):
         packed.check({"tiny/5": 0.2})
 
 
-def test_runs_are_added_to_a_file_and_replace_those_of_the_same_method_and_seed(tmp_path, records):
+def test_runs_are_added_to_a_file_and_replace_those_of_the_same_method_and_seed(tmp_path, runs):
     path = tmp_path / "runs.json.gz"
-    first = records[0]
-    add(Packed(tuple(records), {"tiny/5": TARGET}, ("gradline run compare",)), path)
-    again = replace(first, points=first.points[:1])
+    first = runs[0]
+    add(Packed(runs, {"tiny/5": TARGET}, ("gradline run compare",)), path)
+    again = replace(trace(first.method, [2.0]), run=replace(first.run, record_every=7))
     after = add(Packed((again,), {"tiny/5": TARGET}, ("gradline run compare --seeds 1",)), path)
     assert after.commands == ("gradline run compare", "gradline run compare --seeds 1")
-    found = unpack(path).records
-    assert len(found) == len(records)
-    assert sorted(len(one.points) for one in found if (one.method, one.seed) == (first.method, first.seed)) == [1]
+    found = unpack(path).runs
+    assert len(found) == len(runs)
+    assert [one.key for one in found if (one.method, one.seed) == (first.method, first.seed)] == [again.key]
     with pytest.raises(ValueError, match="pack it again"):
         add(Packed((again,), {"tiny/5": 2.0 * TARGET}), path)
-    assert len(unpack(path).records) == len(records)
+    assert len(unpack(path).runs) == len(runs)
 
 
 def test_commands_lose_what_belongs_to_one_machine():

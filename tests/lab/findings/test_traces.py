@@ -12,7 +12,9 @@ from gradline.lab import results, summary
 from gradline.lab.cli import main
 from gradline.lab.findings import bounded
 from gradline.lab.findings.packed import Damaged, Packed, pack, unpack
-from gradline.lab.findings.reading import PACKED_POINTS, pack_directory, traces
+from gradline.lab.findings.reading import pack_directory, traces
+from gradline.lab.findings.traces import PACKED_POINTS
+from gradline.lab.jobs.result import held
 
 
 @pytest.fixture(scope="module")
@@ -39,21 +41,27 @@ def test_curves_are_those_of_the_directory_to_three_digits(store, file):
     assert set(found) == set(whole)
     for key, one in found.items():
         other = whole[key]
-        assert one.header.run == other.header.run
-        assert one.header.versions == other.header.versions
-        for name in ("problem", "method", "batch_size", "seed", "direction_batch_size", "variant", "angled"):
+        for name in ("run", "versions", "points", "place", "variant", "angled"):
             assert getattr(one, name) == getattr(other, name)
-        for name in ("evaluations", "iterations", "step_iterations"):
+        for name in ("evaluations", "grid", "step_iterations"):
             np.testing.assert_array_equal(getattr(one, name), getattr(other, name))
         np.testing.assert_allclose(one.steps, other.steps, rtol=3e-3)
-        for name, values in other.values.items():
-            np.testing.assert_allclose(one.values[name], values, rtol=3e-3)
+        for name, values in other.columns.items():
+            np.testing.assert_allclose(one.columns[name], values, rtol=3e-3)
+            np.testing.assert_allclose(one.on_grid(name), other.on_grid(name), rtol=3e-3)
 
 
 def test_long_runs_are_thinned(tmp_path, store):
-    pack(Packed((), {}, traces=tuple(traces(store, points=20))), tmp_path / "a.json.gz")
-    for one, whole in zip(unpack(tmp_path / "a.json.gz").traces, traces(store, points=20), strict=True):
-        assert len(one.evaluations) == len(whole.evaluations) == 21
+    pack(Packed(tuple(traces(store, points=20))), tmp_path / "a.json.gz")
+    fine = {trace.key: trace for trace in traces(store, points=10**6)}
+    for one, whole in zip(unpack(tmp_path / "a.json.gz").runs, traces(store, points=20), strict=True):
+        assert len(one.grid) == 21 >= one.rows - 2
+        np.testing.assert_array_equal(one.evaluations, whole.evaluations)
+        every = fine[one.key]
+        for name in ("train_loss", "test_error", "iterations"):
+            known = ~np.isnan(every.columns[name])
+            last = held(every.evaluations[known], every.columns[name][known], one.grid)
+            np.testing.assert_array_equal(whole.on_grid(name), last)
         np.testing.assert_array_equal(one.step_iterations, whole.step_iterations)
         assert np.diff(one.step_iterations).max(initial=1) == one.budget // 40
 
@@ -108,7 +116,7 @@ def test_packing_adds_to_a_file_and_its_runs_are_not_made_again(tmp_path):
     pack_directory(tmp_path / "first", file)
     made = run_study(study(2), tmp_path / "second", backend="inline", known=known_runs(file, study(2)))
     assert (made.runs, made.made) == (1, 1)
-    assert len(pack_directory(tmp_path / "second", file).traces) == 2
+    assert len(pack_directory(tmp_path / "second", file).runs) == 2
     assert set(known_runs(file, study(2))) == {run.key for run in plan(study(2))}
     chosen = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "2", "--budget", "20"]
     where = ["--known", str(file), "--out", str(tmp_path / "third"), "--backend", "inline"]
@@ -128,8 +136,8 @@ def test_packing_drops_runs_of_an_earlier_revision_of_a_method(tmp_path, monkeyp
         where = tmp_path / f"{Angle.revision}-{seeds}"
         chosen = {"problems": ["bcwd-logr", "bcwd-netpi"], "methods": methods, "batch_sizes": [100]}
         run_study(studies.load("today", **chosen, seeds=seeds, budget=20), where, backend="inline")
-        traces = pack_directory(where, file, report=told.append).traces
-        return [(one.problem, one.method, one.seed, one.header.run.method.to_dict()["revision"]) for one in traces]
+        runs = pack_directory(where, file, report=told.append).runs
+        return [(one.problem, one.method, one.seed, one.revision) for one in runs]
 
     revision = Angle.revision
     assert len(packed(2, ["angle", "gols-i"])) == 8

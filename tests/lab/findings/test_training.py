@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from lab.compare_cases import run as case
+from lab.compare_cases import traced
 
 from gradline.lab import studies
 from gradline.lab.figures.train_questions import (
@@ -20,8 +23,9 @@ from gradline.lab.figures.train_questions import (
 from gradline.lab.findings.packed import Packed, pack, unpack
 from gradline.lab.findings.reading import known_runs
 from gradline.lab.findings.training import WORST, interval, trained
-from gradline.lab.findings.trajectory import Point, Trajectory
 from gradline.lab.jobs.result import Status
+from gradline.lab.methods import METHODS, Absent
+from gradline.lab.problems import PROBLEMS
 
 STUDY = studies.load("train")
 LONG, SHORT = 2000, 500
@@ -30,30 +34,17 @@ LONG, SHORT = 2000, 500
 def run(method, validation, *, seed=0, budget=LONG, test=None, seconds=10.0, problem="digits-mlp", status=Status.DONE):
     """A run whose validation losses were measured one after another, at equal times."""
     count = len(validation)
-    points = tuple(
-        Point(
-            evaluations=budget * (place + 1) / count,
-            steps=place,
-            seconds=seconds * (place + 1) / count,
-            cpu_seconds=seconds * (place + 1) / count,
-            train_loss=loss / 2,
-            test_error=math.nan,
-            test_loss=math.nan if place < count - 1 else test or loss,
-            validation_loss=loss,
-        )
-        for place, loss in enumerate(validation)
-    )
-    return Trajectory(
-        problem=problem,
-        revision=1,
-        batch_size=16,
-        method=method,
-        seed=seed,
-        budget=budget,
+    shares = np.arange(1, count + 1) / count
+    planned = {"problem": PROBLEMS[problem], "batch_size": 16, "record_every": 125 if budget == LONG else 31}
+    return traced(
+        case(METHODS[method], seed=seed, budget=budget, **planned),
         status=status,
-        reason="",
-        versions={},
-        points=points,
+        evaluations=budget * shares,
+        seconds=seconds * shares,
+        cpu_seconds=seconds * shares,
+        train_loss=np.array(validation) / 2,
+        test_loss=[*[math.nan] * (count - 1), test or validation[-1]],
+        validation_loss=np.array(validation),
     )
 
 
@@ -113,9 +104,9 @@ def test_a_method_against_another_over_cases():
 
 
 def test_test_losses_are_told_and_decide_nothing():
-    records = [replace(one, points=(*one.points[:-1], one.points[-1]._replace(test_loss=7.0))) for one in runs()]
-    assert trained(records, STUDY).versus("angle").ratio == trained(runs(), STUDY).versus("angle").ratio
-    assert trained(records, STUDY).versus("angle").test == 1.0
+    same = [replace(one, columns={**one.columns, "test_loss": np.full(one.rows, 7.0)}) for one in runs()]
+    assert trained(same, STUDY).versus("angle").ratio == trained(runs(), STUDY).versus("angle").ratio
+    assert trained(same, STUDY).versus("angle").test == 1.0
 
 
 def test_a_failure_counts_as_the_worst():
@@ -175,21 +166,33 @@ def test_runs_with_another_budget_than_the_study_are_read_at_the_largest():
 
 
 def test_a_packed_file_tells_the_same(tmp_path):
-    records = runs()
-    path = pack(Packed(tuple(records), {}), tmp_path / "a.json.gz")
-    found = trained(unpack(path).records, STUDY)
-    assert found.versus("angle") == trained(records, STUDY).versus("angle")
-    assert compute_data(found) == compute_data(trained(records, STUDY))
+    path = pack(Packed(tuple(runs())), tmp_path / "a.json.gz")
+    found = trained(unpack(path).runs, STUDY)
+    assert found.versus("angle") == trained(runs(), STUDY).versus("angle")
+    assert compute_data(found) == compute_data(trained(runs(), STUDY))
 
 
-def test_runs_of_a_method_that_was_revised_are_recognised_by_their_keys_alone(tmp_path):
-    names = {(setting.problem.name, setting.batch_size, setting.budget) for setting in STUDY.settings}
-    assert ("digits-mlp", 16, LONG) in names
-    packed = [run("angle", [1.0]), run("adam-0.001", [1.0]), replace(run("angle", [2.0], seed=1), key="its key")]
-    file = pack(Packed(tuple(packed), {}), tmp_path / "old.json.gz")
-    told = []
-    known = known_runs(file, STUDY, report=told.append)
-    keys = {one.key for one in studies.plan(STUDY) if one.method.name == "adam-0.001"}
-    assert len(known) == 2
-    assert known.keys() - keys == {"its key"}
-    assert [text.endswith("the name of the method are the same: 1 run") for text in told] == [True]
+def revised(one, revision):
+    """The run as it was when its method had another revision."""
+    values = one.run.method.to_dict() | {"revision": revision}
+    return replace(one, run=replace(one.run, method=Absent(json.dumps(values))))
+
+
+def test_runs_of_a_method_that_was_revised_are_shown_but_made_again(tmp_path):
+    planned = {one.key for one in studies.plan(STUDY)}
+    old = [revised(one, 1) if one.method == "angle" else one for one in runs()]
+    file = pack(Packed(tuple(old)), tmp_path / "old.json.gz")
+    known = known_runs(file, STUDY)
+    assert len(known) == len(old)
+    assert {one.key for one in old if one.method == "adam-0.001"} <= planned & known.keys()
+    assert not {one.key for one in runs() if one.method == "angle"} & known.keys()
+    (case,) = trained(unpack(file).runs, STUDY).cases
+    assert len(case.entries["angle"].runs) == 3
+    assert {one.revision for one in case.entries["angle"].runs} == {1}
+
+
+def test_runs_of_two_revisions_are_not_mixed():
+    both = [*runs(), *(revised(one, 1) for one in runs(angle=(9.0, 9.0, 9.0)) if one.method == "angle")]
+    assert trained(both, STUDY).versus("angle") == trained(runs(), STUDY).versus("angle")
+    elsewhere = [revised(one, 1) for one in runs(budget=SHORT) if one.method == "angle"]
+    assert len(trained([*both, *elsewhere], STUDY).cases) == 2, "of another setting there are no later ones"

@@ -54,7 +54,7 @@ def test_a_method_of_one_gradient_a_step_makes_exactly_that(name):
     if METHODS[name].unavailable():
         pytest.skip(METHODS[name].unavailable())
     made = train(run(name))
-    assert made.points[-1].steps == made.points[-1].evaluations == 40
+    assert made.last("iterations") == made.last("evaluations") == 40
 
 
 def test_gradlines_own_count_agrees():

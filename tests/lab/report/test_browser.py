@@ -143,7 +143,7 @@ def test_all_runs_are_those_of_the_store(watched, store):
     watched.choose("panel", "B = 10")
     drawn = watched.drawn()
     runs = {
-        (run.method, run.seed): run.values["train_loss"]
+        (run.method, run.seed): run.on_grid("train_loss")
         for run in traces(store)
         if (run.problem, run.batch_size, run.budget, run.sampling) == ("bcwd-logr", 10, 60, "dynamic")
         and not run.angled
@@ -375,11 +375,11 @@ def test_the_data_of_a_chart_can_be_saved(watched, store, tmp_path):
     }
     for row in rows[::97]:
         run = runs[row["problem"], row["method"], int(row["batch_size"]), int(row["seed"])]
-        (place,) = np.flatnonzero(run.evaluations == float(row["evaluations"]))
-        assert float(row["iterations"]) == run.iterations[place]
+        (place,) = np.flatnonzero(run.grid == float(row["evaluations"]))
+        assert float(row["iterations"]) == run.on_grid("iterations")[place]
         for field in ("train_error", "train_loss", "test_error", "step"):
             value = float(row[field]) if row[field] else np.nan
-            np.testing.assert_allclose(value, run.values[field][place], rtol=3e-3, err_msg=field)
+            np.testing.assert_allclose(value, run.on_grid(field)[place], rtol=3e-3, err_msg=field)
 
 
 @pytest.mark.slow

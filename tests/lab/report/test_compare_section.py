@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 
 import pytest
-from lab.compare_cases import record
+from lab.compare_cases import trace
 
 from gradline.lab import report, studies
 from gradline.lab.cli import main
@@ -21,8 +21,7 @@ def source(tmp_path):
         failed = run.method.name == "prodigy" and run.setting == "pinn/16" and run.seed == 1
         status = Status.FAILED if failed else Status.DONE
         last = 0.01 if run.method.name == "gols-i" else 0.02
-        plain = record(run.method.name, [9.0, last], status=status, seed=run.seed, reason="<b>no</b>" if failed else "")
-        made.append(replace(plain, problem=run.problem.name, batch_size=run.batch_size, budget=run.budget))
+        made.append(replace(trace("x", [9.0, last], status=status, reason="<b>no</b>" if failed else ""), run=run))
     targets = {setting.name: setting.target for setting in chosen.settings}
     return pack(Packed(tuple(made), targets), tmp_path / "compare.json.gz")
 
@@ -41,13 +40,13 @@ def test_the_section_has_two_pictures_and_a_table(one_run, source, tmp_path):
 
 
 def test_a_packed_file_of_a_comparison_alone_has_a_page(source, tmp_path, capsys):
-    assert main(["report", str(source), "--out", str(tmp_path / "a.html")]) == 0
+    assert main(["report", str(source), "--out", str(tmp_path / "a.html"), "--no-illustrations"]) == 0
     page = (tmp_path / "a.html").read_text(encoding="utf-8")
-    assert "<title>Comparison: compare.json.gz</title>" in page
+    assert "<title>Line searches: compare.json.gz</title>" in page
     assert '<h2 id="peers">How it compares with other optimizers</h2>' in page
     assert page.count('src="data:image/png;base64,') == 2 * 2, "each for light and for dark pages"
     assert "16 runs of a comparison" in page
-    assert "Claims" not in page
+    assert "linear regression whose Hessian" in page, "runs of a file have their whole configuration"
 
 
 def test_there_is_no_such_section_without_runs_to_compare(page_file):

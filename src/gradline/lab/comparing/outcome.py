@@ -14,8 +14,8 @@ import numpy as np
 from gradline.lab.figures import style
 from gradline.lab.figures.compare_lines import draw_losses, losses_data
 from gradline.lab.findings.measures import Spread, pace, spread
+from gradline.lab.findings.traces import Trace, thin
 from gradline.lab.findings.training import CaseMethod
-from gradline.lab.findings.trajectory import Trajectory, trajectory
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
 from gradline.lab.report.page import template
@@ -37,13 +37,13 @@ class ComparedMethod(CaseMethod):
     @property
     def lowest(self) -> Spread:
         """The lowest validation loss along the run, as early stopping would find it."""
-        losses = [[point.validation_loss for point in run.points] for run in self.runs]
+        losses = [run.columns["validation_loss"].tolist() for run in self.runs]
         return spread(min(filter(math.isfinite, some), default=math.inf) for some in losses)
 
     @property
     def clock(self) -> float:
         """Seconds of training of one run by the clock, without measuring (the mean over seeds)."""
-        return float(np.mean([run.points[-1].seconds if run.points else 0.0 for run in self.runs]))
+        return float(np.mean([run.last("seconds") for run in self.runs]))
 
     @property
     def code(self) -> str:
@@ -62,7 +62,7 @@ class Outcome:
 
     study: Study
     directory: Path
-    runs: tuple[Trajectory, ...]
+    runs: tuple[Trace, ...]
 
     @cached_property
     def rows(self) -> list[ComparedMethod]:
@@ -70,7 +70,7 @@ class Outcome:
         made = [ComparedMethod(method.name, self._of(method.name)) for method in self.study.methods]
         return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
 
-    def _of(self, method: str) -> tuple[Trajectory, ...]:
+    def _of(self, method: str) -> tuple[Trace, ...]:
         return tuple(run for run in self.runs if run.method == method)
 
     @property
@@ -150,7 +150,7 @@ class Outcome:
 def read(study: Study, directory: str | Path) -> Outcome:
     """Read the runs of a study from its directory."""
     store = Store(directory)
-    return Outcome(study, Path(directory), tuple(trajectory(store.load(run.key)) for run in plan(study)))
+    return Outcome(study, Path(directory), tuple(thin(store.load(run.key), points=run.budget) for run in plan(study)))
 
 
 def code(method: Method) -> str:
@@ -179,7 +179,7 @@ def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     table = {setting: {label: list(found._of(method)) for method, label in labels.items()}}
     measures = ["validation_loss", "validation_error"] if found.has_error else ["validation_loss"]
     # With more places than were measured, lines would have steps.
-    points = max(1, *(len(run.counted) - 1 for run in found.runs))
+    points = max(1, *(run.counted - 1 for run in found.runs))
     names = list(labels.values())
     lines = [losses_data(table, [setting], names, measure=measure, points=points) for measure in measures]
     return draw_losses(list(chain(*lines)), inks)

@@ -1,6 +1,6 @@
 """Figures of the comparison: performance profiles, and losses against evaluations. `compare_heat` has a third one.
 
-Each has a function that computes its numbers from records and one that only draws them.
+Each has a function that computes its numbers from runs and one that only draws them.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,9 @@ from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.findings.comparison import Comparison
 from gradline.lab.findings.measures import RunTable, costs, ratios
-from gradline.lab.findings.traces import POINTS, grid_of
-from gradline.lab.jobs.result import Array, held
+from gradline.lab.findings.traces import POINTS, Trace, grid_of
+from gradline.lab.jobs.result import Array, Status, held
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from gradline.lab.findings.trajectory import Trajectory
 
 MEASURES = {
     "train_loss": TRAIN_LOSS,
@@ -144,33 +141,31 @@ def losses_data(
     found = []
     for setting in settings:
         known = table.get(setting, {})
-        together = [record for method in methods for record in known.get(method, [])]
+        together = [run for method in methods for run in known.get(method, [])]
         if not together:
             continue
         grid = _grid(together, against, points)
         target = (targets or {}).get(setting, math.nan) if measure == "train_loss" else math.nan
         for method in methods:
-            if records := known.get(method):
-                ordered = np.sort(np.stack([_held(record, grid, measure, against) for record in records]), axis=0)
+            if runs := known.get(method):
+                ordered = np.sort(np.stack([_held(run, grid, measure, against) for run in runs]), axis=0)
                 band = Band(grid, ordered[len(ordered) // 2], ordered[0], ordered[-1])
                 found.append(Losses(setting, method, band, measure, against, target))
     return tuple(found)
 
 
-def _grid(records: Sequence[Trajectory], against: str, points: int) -> Array:
+def _grid(runs: Sequence[Trace], against: str, points: int) -> Array:
     if against == "evaluations":
-        return grid_of(max(record.budget for record in records), points)
-    longest = max((point.seconds for record in records for point in record.counted), default=0.0)
+        return grid_of(max(run.budget for run in runs), points)
+    longest = max((run.columns["seconds"][run.counted - 1] for run in runs if run.counted), default=0.0)
     return np.linspace(0.0, longest, points + 1)
 
 
-def _held(record: Trajectory, grid: Array, measure: str, against: str) -> Array:
-    points = record.counted
-    at = np.array([getattr(point, against) for point in points])
-    values = np.array([getattr(point, measure) for point in points])
+def _held(run: Trace, grid: Array, measure: str, against: str) -> Array:
+    at, values = (run.column(name)[: run.counted] for name in (against, measure))
     shown = held(at, np.where(np.isnan(values), math.inf, values), grid)
     ended = at[-1] if len(at) else 0.0
-    return shown if record.status.value == "done" else np.where(grid > ended, math.inf, shown)
+    return shown if run.status is Status.DONE else np.where(grid > ended, math.inf, shown)
 
 
 def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:

@@ -42,7 +42,8 @@ def select(
 ) -> list[Trace]:
     """Return the runs of a figure: for each problem those with the most frequent budget and variant, each seed once.
 
-    A directory may hold more than one study. Of two equally frequent budgets the larger one is taken.
+    A directory may hold more than one study. Runs of comparisons are left out: they have figures of their own. Of two
+    equally frequent budgets the larger one is taken.
 
     Args:
         runs: the runs of a directory.
@@ -56,7 +57,8 @@ def select(
     wanted = [
         run
         for run in runs
-        if run.problem in problems
+        if not run.run.benchmark
+        and run.problem in problems
         and run.method in methods
         and run.sampling in sampling
         and (run.direction_batch_size is not None) == directions
@@ -166,7 +168,7 @@ def gather(runs: Sequence[Trace], measures: Iterable[Measure]) -> tuple[Curve, .
 
 def _rows(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
     if measure != "step":
-        return runs[0].evaluations, np.stack([run.values[measure] for run in runs])
+        return runs[0].grid, np.stack([run.on_grid(measure) for run in runs])
     longest = max(runs, key=lambda run: len(run.steps))
     rows = np.full((len(runs), len(longest.steps)), np.nan)
     for row, run in zip(rows, runs, strict=True):

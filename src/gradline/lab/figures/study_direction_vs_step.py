@@ -53,7 +53,7 @@ def data(source: Source) -> Data:
         counts[place] = len(there)
         for name in MEASURES:
             if there:
-                medians[name][place] = np.median([run.values[name][-1] for run in there])
+                medians[name][place] = np.median([run.on_grid(name)[-1] for run in there])
     return Data(methods, np.array(directions), np.array(sizes), counts, medians["train_loss"], medians["test_error"])
 
 

@@ -16,7 +16,7 @@ import pandas as pd
 
 from gradline.lab.findings import measures
 from gradline.lab.findings.measures import MethodRow, RunTable, by_setting, costs, final_loss, frame, leading, ratios
-from gradline.lab.findings.trajectory import Trajectory
+from gradline.lab.findings.traces import Trace
 from gradline.lab.methods import GROUPS, METHODS, Peer
 from gradline.lab.studies import Setting, Study
 
@@ -56,19 +56,19 @@ class Comparison:
     """Runs of a study that compares methods, and what is read from them.
 
     Args:
-        records: of the study's settings and methods.
-        settings: those that have records, in the study's order.
+        runs: of the study's settings and methods.
+        settings: those that have runs, in the study's order.
         grids: family and learning rate of the methods that are points of a grid.
     """
 
-    records: tuple[Trajectory, ...]
+    runs: tuple[Trace, ...]
     settings: tuple[Setting, ...]
     grids: Mapping[str, tuple[str, float]]
 
     @cached_property
     def table(self) -> RunTable:
         """By setting and method, in the study's order, best and median of each grid in the place of the grid."""
-        made = measures.with_grids(measures.tabulate(self.records), self.grids)
+        made = measures.with_grids(measures.tabulate(self.runs), self.grids)
         return {setting.name: made[setting.name] for setting in self.settings}
 
     @property
@@ -105,10 +105,10 @@ class Comparison:
         return leading(ratios(costs(self.table, self.targets)), (*OWN, *TUNED), DRAWN)
 
 
-def compare(records: Iterable[Trajectory], study: Study) -> Comparison:
+def compare(runs: Iterable[Trace], study: Study) -> Comparison:
     """Return the comparison of a study's runs: those with its budget, or else the largest there is."""
-    known = list(by_setting((record for record in records if record.method in METHODS), study.settings))
-    chosen = tuple(record for _, some in known for record in some)
+    known = list(by_setting((run for run in runs if run.method in METHODS), study.settings))
+    chosen = tuple(run for _, some in known for run in some)
     return Comparison(chosen, tuple(setting for setting, _ in known), grids())
 
 
@@ -126,5 +126,5 @@ def decades(table: RunTable) -> pd.DataFrame:
 
     Infinite where the median seed failed, NaN where there are no runs, and nothing is negative.
     """
-    finals = frame(table, lambda setting, records: math.log10(max(final_loss(records), FLOOR)))
+    finals = frame(table, lambda setting, runs: math.log10(max(final_loss(runs), FLOOR)))
     return (finals - finals.min()).mask(np.isinf(finals), math.inf)  # where all failed there is no best one

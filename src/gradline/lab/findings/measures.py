@@ -19,13 +19,13 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 import pandas as pd
 
-from gradline.lab.findings.trajectory import Trajectory
+from gradline.lab.findings.traces import Trace, latest
 from gradline.lab.jobs.result import Status
 from gradline.lab.studies import Setting
 from gradline.lab.tools.formatting import number
 
-RunTable: TypeAlias = dict[str, dict[str, list[Trajectory]]]
-"""Trajectories by setting and method, one for each seed."""
+RunTable: TypeAlias = dict[str, dict[str, list[Trace]]]
+"""Runs by setting and method, one for each seed."""
 
 
 class Spread(NamedTuple):
@@ -61,24 +61,22 @@ class MethodRow:
     """The reasons of runs that failed or diverged."""
 
 
-def tabulate(records: Iterable[Trajectory]) -> RunTable:
-    """Return trajectories by setting and method; within them in order of their seeds."""
+def tabulate(runs: Iterable[Trace]) -> RunTable:
+    """Return runs by setting and method; within them in order of their seeds."""
     table: RunTable = {}
-    for record in sorted(records, key=lambda record: (record.seed, record.budget)):
-        table.setdefault(record.setting, {}).setdefault(record.method, []).append(record)
+    for run in sorted(runs, key=lambda run: (run.seed, run.budget)):
+        table.setdefault(run.setting, {}).setdefault(run.method, []).append(run)
     return table
 
 
-def by_setting(
-    records: Iterable[Trajectory], settings: Iterable[Setting]
-) -> Iterator[tuple[Setting, list[Trajectory]]]:
+def by_setting(runs: Iterable[Trace], settings: Iterable[Setting]) -> Iterator[tuple[Setting, list[Trace]]]:
     """Yield the settings of a study that have runs, with these in order of their seeds.
 
     Of each problem and batch size they are the runs with the study's budgets, or else those with the largest there is.
     """
-    found: dict[tuple[str, int], dict[int, list[Trajectory]]] = {}
-    for record in sorted(records, key=lambda record: record.seed):
-        found.setdefault((record.setting, record.revision), {}).setdefault(record.budget, []).append(record)
+    found: dict[tuple[str, int], dict[int, list[Trace]]] = {}
+    for run in sorted(latest(runs), key=lambda run: run.seed):
+        found.setdefault((run.setting, run.run.problem.revision), {}).setdefault(run.budget, []).append(run)
     planned: dict[str, list[Setting]] = {}
     for setting in settings:
         planned.setdefault(setting.name, []).append(setting)
@@ -101,19 +99,19 @@ def spread(values: Iterable[float]) -> Spread:
     return Spread(ordered[len(ordered) // 2], ordered[0], ordered[-1])
 
 
-def final_loss(records: Iterable[Trajectory]) -> float:
+def final_loss(runs: Iterable[Trace]) -> float:
     """Return the median over seeds of the training loss at the end."""
-    return spread(record.train_loss for record in records).median
+    return spread(run.at_budget("train_loss") for run in runs).median
 
 
-def to_target(records: Iterable[Trajectory], target: float, unit: str = "evaluations") -> Spread:
+def to_target(runs: Iterable[Trace], target: float, unit: str = "evaluations") -> Spread:
     """Return evaluations or seconds to a training loss, over seeds."""
-    return spread(record.first("train_loss", target, unit, counted=True) for record in records)
+    return spread(run.first("train_loss", target, unit, counted=True) for run in runs)
 
 
-def failures(records: Iterable[Trajectory]) -> tuple[str, ...]:
+def failures(runs: Iterable[Trace]) -> tuple[str, ...]:
     """Return the reasons of runs that failed or diverged."""
-    return tuple(record.reason or "diverged" for record in records if record.status is not Status.DONE)
+    return tuple(run.reason or "diverged" for run in runs if run.status is not Status.DONE)
 
 
 def with_grids(table: RunTable, grids: Mapping[str, tuple[str, float]]) -> RunTable:
@@ -124,7 +122,7 @@ def with_grids(table: RunTable, grids: Mapping[str, tuple[str, float]]) -> RunTa
     """
     made: RunTable = {}
     for setting, methods in table.items():
-        made[setting] = {name: records for name, records in methods.items() if name not in grids}
+        made[setting] = {name: runs for name, runs in methods.items() if name not in grids}
         families: dict[str, list[str]] = {}
         for name in methods:
             if name in grids:
@@ -141,35 +139,34 @@ def rows(table: RunTable, targets: Mapping[str, float], sgd: Iterable[str]) -> l
     units = set(sgd)
     made = []
     for setting, methods in table.items():
-        of_sgd = [record for name in units & set(methods) for record in methods[name]]
+        of_sgd = [run for name in units & set(methods) for run in methods[name]]
         lines = [
             MethodRow(
                 setting=setting,
                 method=method,
-                runs=len(records),
-                train_loss=spread(record.train_loss for record in records),
-                test_error=spread(record.test_error for record in records),
-                to_target=to_target(records, targets[setting]),
-                seconds_to_target=to_target(records, targets[setting], "seconds"),
-                step_cost=pace(records, "steps") / pace(of_sgd, "steps"),
-                evaluation_cost=pace(records) / pace(of_sgd),
-                failures=failures(records),
+                runs=len(runs),
+                train_loss=spread(run.at_budget("train_loss") for run in runs),
+                test_error=spread(run.at_budget("test_error") for run in runs),
+                to_target=to_target(runs, targets[setting]),
+                seconds_to_target=to_target(runs, targets[setting], "seconds"),
+                step_cost=pace(runs, "iterations") / pace(of_sgd, "iterations"),
+                evaluation_cost=pace(runs) / pace(of_sgd),
+                failures=failures(runs),
             )
-            for method, records in methods.items()
+            for method, runs in methods.items()
         ]
         made += sorted(lines, key=lambda row: (row.train_loss.median, row.method))
     return made
 
 
-def pace(records: Iterable[Trajectory], counted: str = "evaluations") -> float:
-    """Return processor seconds for one step or evaluation, the median over records; NaN if there is none."""
-    last = [record.points[-1] for record in records if record.points]
-    paces = [point.cpu_seconds / getattr(point, counted) for point in last if getattr(point, counted) > 0]
+def pace(runs: Iterable[Trace], counted: str = "evaluations") -> float:
+    """Return processor seconds for one iteration or evaluation, the median over runs; NaN if there is none."""
+    paces = [run.last("cpu_seconds") / run.last(counted) for run in runs if run.last(counted) > 0]
     return float(np.median(paces)) if paces else math.nan
 
 
-def frame(table: RunTable, number: Callable[[str, list[Trajectory]], float]) -> pd.DataFrame:
-    """Return methods × settings: a number of the setting and the method's records there; NaN without records."""
+def frame(table: RunTable, number: Callable[[str, list[Trace]], float]) -> pd.DataFrame:
+    """Return methods × settings: a number of the setting and the method's runs there; NaN without runs."""
     methods = list(dict.fromkeys(name for known in table.values() for name in known))
     columns = {
         setting: [number(setting, known[name]) if name in known else math.nan for name in methods]
@@ -184,8 +181,8 @@ def costs(table: RunTable, targets: Mapping[str, float], *, worst: bool = False)
     Infinite where the target was not reached.
     """
 
-    def cost(setting: str, records: list[Trajectory]) -> float:
-        found = to_target(records, targets[setting])
+    def cost(setting: str, runs: list[Trace]) -> float:
+        found = to_target(runs, targets[setting])
         return found.worst if worst else found.median
 
     return frame(table, cost).dropna(axis="columns")

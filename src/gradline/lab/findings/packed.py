@@ -1,11 +1,12 @@
 """Many runs in one small file that can be kept beside the code: thinned curves, rounded numbers, gzip.
 
-Runs of a comparison are kept as trajectories, all others as traces (see `traces`): a run's whole configuration, its
-summary to nine digits and its curves on a coarser grid, from which tables, claims, figures and reports are made.
+Of each run it has the whole configuration, the summary to nine digits and the rows of its trace (see `traces`), from
+which tables, claims, figures and reports are made. Problems, methods and versions that runs share are written once, and
+the numbers of all curves together, column by column (see `gradline.lab.tools.packing`).
 
-Of trajectories, what `findings.measures` reads from a packed record is what it reads from the whole one: of a curve the
-first point, the last one within the budget, the last one of all and the first one at the target are always kept, the
-last three with all their digits, and no rounding takes another loss to the other side of its target. The same runs
+What `findings.measures` reads from a packed run is what it reads from the whole one. The rows that measures are read
+from are written again with nine digits, and so is a row whose training loss rounding would take to the other side of
+its target. Validation losses and processor seconds, whose rows any target can choose, have five digits. The same runs
 give the same bytes.
 """
 
@@ -14,33 +15,32 @@ from __future__ import annotations
 import gzip
 import io
 import json
-import math
 import os
 import shlex
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from gradline.lab.findings import traces
-from gradline.lab.findings.trajectory import Point, Trajectory
-from gradline.lab.jobs.result import Status
+from gradline.lab.findings.traces import COLUMNS, LOGARITHMS, PACKED_POINTS, Trace, grid_of, latest
+from gradline.lab.jobs.result import Array, Status
+from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
 from gradline.lab.tools.formatting import plural
-from gradline.lab.tools.packing import plain_number
+from gradline.lab.tools.packing import BITS, pack_numbers, plain_number, round_numbers, unpack_numbers
 
 KIND = "runs of a comparison by gradline"
 FORMAT = 3
-"""Format of the file. Files of format 2, which had fewer columns, are read too, and no others."""
-COLUMNS = Point._fields
-NAMES = ("problem", "revision", "batch_size", "method", "seed", "budget")
-POINTS = 20
-"""Largest number of points of a curve."""
-DIGITS = 5
-"""Significant digits of all points but those that measures are read from."""
+"""Format of the file; no other is read."""
+DIGITS = 9
+"""Significant digits of the numbers of a summary, and of the rows that measures are read from."""
+FIVE_DIGITS = ("validation_loss", "cpu_seconds")
+"""Columns with five significant digits, for which 17 bits are enough."""
+_BITS = {"evaluations": 23} | dict.fromkeys(FIVE_DIGITS, 17)
+_WORDS = ("nan", "inf", "-inf")
 MOST_BYTES = 2**28
 """Largest size of an unpacked file: a hundred times as much as all methods on all problems need."""
 PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
@@ -49,8 +49,26 @@ FLAGS = ("quiet",)
 """Options of the same kind that have no value."""
 
 
+def _five_digits(values: Array) -> Array:
+    return np.array([float(f"{value:.5g}") for value in values.tolist()])
+
+
+def _log10(values: Array) -> Array:
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return np.log10(values)
+
+
+_CODES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
+    "evaluations": (lambda values: np.round(3.0 * values), lambda thirds: thirds / 3.0),
+    "iterations": (np.round, np.round),
+    **dict.fromkeys(FIVE_DIGITS, (_five_digits, _five_digits)),
+    **dict.fromkeys((*LOGARITHMS, "steps"), (_log10, lambda values: 10.0**values)),
+}
+"""How the numbers of columns are packed, and read again; others are packed as they are."""
+
+
 class Damaged(ValueError):  # noqa: N818 - it is said of the file
-    """A file that is no packed file, or not all of one."""
+    """A file that is no packed file, or not all of one, or of another version."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,18 +76,16 @@ class Packed:
     """What a packed file holds.
 
     Args:
-        records: the runs.
+        runs: the runs, thinned.
         targets: of each setting, the training loss that was to be reached when the file was made.
         commands: that made the runs.
         memory: of each method, its peak memory in copies of the parameters, or why there is none; may be empty.
-        traces: the runs that are not of a comparison.
     """
 
-    records: tuple[Trajectory, ...]
-    targets: Mapping[str, float]
+    runs: tuple[Trace, ...]
+    targets: Mapping[str, float] = field(default_factory=dict)
     commands: tuple[str, ...] = ()
     memory: Mapping[str, float | str] = field(default_factory=dict)
-    traces: tuple[traces.Trace, ...] = ()
 
     def check(self, targets: Mapping[str, float]) -> None:
         """Raise `ValueError` unless these targets are those of the file: its curves were thinned for them."""
@@ -85,40 +101,16 @@ class Packed:
 def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
     """Write a packed file, whole or not at all, and return its path."""
     path = Path(path)
-    records = sorted(packed.records, key=_order)
-    thin = [thinned(record, packed.targets.get(record.setting, -math.inf)) for record in records]
-    versions = list(dict.fromkeys(json.dumps(record.versions, sort_keys=True) for record in thin))
-    reasons = list(dict.fromkeys(record.reason for record in thin))
     values = {
         "what": KIND,
         "format": FORMAT,
         "commands": list(packed.commands),
         "targets": dict(sorted(packed.targets.items())),
         "memory": dict(packed.memory),
-        "versions": [json.loads(text) for text in versions],
-        "reasons": reasons,
-        "runs": [
-            [
-                *_order(record),
-                record.status.value,
-                reasons.index(record.reason),
-                versions.index(json.dumps(record.versions, sort_keys=True)),
-            ]
-            for record in thin
-        ],
-        # A list for each run, and the same column of all runs together: that packs better.
-        "points": {
-            name: [[_plain(name, getattr(point, name)) for point in record.points] for record in thin]
-            for name in COLUMNS
-            if name not in Point._field_defaults or any(_known(name, record) for record in thin)
-        },
+        "digests": _to_values(sorted(packed.runs, key=lambda run: run.key), packed.targets),
     }
-    if any(record.key for record in thin):
-        values["keys"] = [record.key for record in thin]
-    if packed.traces:
-        values["digests"] = traces.to_values(packed.traces)  # the field's name of old: files that are kept have it
     text = json.dumps(values, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-    # No name and no time in its head, so that the bytes depend on the records alone.
+    # No name and no time in its head, so that the bytes depend on the runs alone.
     with atomic_write(path) as file, gzip.GzipFile("", "wb", 9, file, mtime=0) as zipped:
         zipped.write(text.encode())
     return path
@@ -127,41 +119,31 @@ def pack(packed: Packed, path: str | os.PathLike[str]) -> Path:
 def add(packed: Packed, path: str | os.PathLike[str], *, report: Report | None = None) -> Packed:
     """Add runs to a packed file, which need not exist; return what it then holds.
 
-    A run of a comparison is replaced by one of the same problem, batch size, budget, method and seed, other runs by
-    those of the same key. Of a method that has been revised, the other runs of the last revision on a problem are kept:
-    earlier ones have other steps.
+    A run replaces one of the same place: problem, batch size, budget, method and seed, and what else a study varies. Of
+    a method that has been revised, the runs of the last revision in a setting are kept: earlier ones have other steps.
     """
-    before = unpack(path) if Path(path).exists() else Packed((), {})
+    before = unpack(path) if Path(path).exists() else Packed(())
     before.check(packed.targets)
-    records = {_order(record): record for record in (*before.records, *packed.records)}
+    found = (*before.runs, *packed.runs)
+    runs = {run.place: run for run in latest(found)}
+    lost = {run.key for run in found} - {run.key for run in runs.values()}
+    if lost and report is not None:
+        earlier = plural(len(lost), "run")
+        report(f"not kept, because there are newer runs of the same names, or of a later revision: {earlier}")
     after = Packed(
-        tuple(records.values()),
+        tuple(runs.values()),
         {**before.targets, **packed.targets},
         tuple(dict.fromkeys((*before.commands, *packed.commands))),
         {**before.memory, **packed.memory},
-        _latest({one.key: one for one in (*before.traces, *packed.traces)}, report),
     )
     pack(after, path)
     return after
 
 
-def _latest(found: dict[str, traces.Trace], report: Report | None) -> tuple[traces.Trace, ...]:
-    """Return the runs of the last revision of each method on each problem."""
-    revisions = {key: int(one.header.run.method.to_dict()["revision"]) for key, one in found.items()}
-    last: dict[tuple[str, str], int] = {}
-    for key, one in found.items():
-        last[one.problem, one.method] = max(revisions[key], last.get((one.problem, one.method), 0))
-    kept = tuple(one for key, one in found.items() if revisions[key] == last[one.problem, one.method])
-    if len(kept) < len(found) and report is not None:
-        earlier = plural(len(found) - len(kept), "run")
-        report(f"not kept, because there are runs of the same methods after they were revised: {earlier}")
-    return kept
-
-
 def unpack(path: str | os.PathLike[str]) -> Packed:
     """Read a packed file.
 
-    Raises `Damaged` if it is none, and `OSError` if it cannot be read at all.
+    Raises `Damaged` if it is none, or one of another version, and `OSError` if it cannot be read at all.
     """
     content = Path(path).read_bytes()
     try:
@@ -172,90 +154,113 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
         values = json.loads(text)
         if not isinstance(values, dict) or values.get("what") != KIND:
             raise ValueError("it does not say that it holds runs")
-        if values["format"] not in (2, FORMAT):
-            raise ValueError(f"its format is {values['format']}, this version reads {FORMAT}")
-        return _from(values)
+        # Files of format 3 once had runs of comparisons beside the others, without their settings.
+        if values["format"] == FORMAT and not values.get("runs"):
+            runs = _from_values(values["digests"])
+            return Packed(runs, values["targets"], tuple(values["commands"]), values["memory"])
     except Exception as error:  # what is not ours can raise nearly anything
         reason = str(error) or type(error).__name__
         raise Damaged(
             f"{path} is not a file that `gradline results --pack` wrote, or it is damaged ({reason}): "
             f"get it again, or pack it again from the runs"
         ) from error
-
-
-def _from(values: dict[str, Any]) -> Packed:
-    columns = [values["points"][name] for name in COLUMNS if name in values["points"]]
-    records = []
-    keys = values.get("keys", [""] * len(values["runs"]))
-    for line, key, *lists in zip(values["runs"], keys, *columns, strict=True):
-        *named, status, reason, version = line
-        rows = zip(*lists, strict=True)
-        records.append(
-            Trajectory(
-                **dict(zip(NAMES, named, strict=True)),
-                status=Status(status),
-                reason=values["reasons"][reason],
-                versions=values["versions"][version],
-                points=tuple(Point(thirds / 3, *map(_number, rest)) for thirds, *rest in rows),
-                key=key,
-            )
-        )
-    thinned = traces.from_values(values["digests"]) if "digests" in values else ()
-    return Packed(tuple(records), values["targets"], tuple(values["commands"]), values["memory"], thinned)
-
-
-def _known(name: str, record: Trajectory) -> bool:
-    return not all(math.isnan(getattr(point, name)) for point in record.points)
-
-
-def _plain(name: str, value: float) -> float | str:
-    """Return a plain value: evaluations, which may be thirds, as whole thirds."""
-    return round(3 * value) if name == "evaluations" else plain_number(value, 9)
-
-
-def _number(value: Any) -> Any:
-    """Return the number of a plain value."""
-    return float(value) if isinstance(value, str) else value
-
-
-def _order(record: Trajectory) -> tuple[Any, ...]:
-    return tuple(getattr(record, name) for name in NAMES)
-
-
-def thinned(record: Trajectory, target: float) -> Trajectory:
-    """Return a record with fewer points and shorter numbers; its measures and those of its target stay."""
-    points = record.points
-    # Losses are read from the last point that counts, costs from the last of all. Those keep all their digits.
-    reached = next((place for place, point in enumerate(points) if point.train_loss <= target), None)
-    read = {len(record.counted) - 1, len(points) - 1, reached}
-    kept = chosen(len(points), read)
-    return replace(
-        record, points=tuple(points[place] if place in read else _rounded(points[place], target) for place in kept)
+    raise Damaged(
+        f"{path} was packed by another version of gradline, whose files this one does not read: pack it again"
     )
 
 
-def chosen(count: int, also: Iterable[int | None]) -> list[int]:
-    """Return at most `POINTS` places: the first, the last, some given ones, and the rest evenly between them."""
-    if count <= POINTS:
-        return list(range(count))
-    always = {0, count - 1, *(place for place in also if place is not None and place >= 0)}
-    even = np.linspace(0, count - 1, POINTS - len(always) + 2).round().astype(int).tolist()  # both ends are in `always`
-    return sorted(always.union(even))
+# ---- runs as plain values, and back
 
 
-def _rounded(point: Point, target: float) -> Point:
-    names = set(Point._fields) - {"evaluations", "steps", "train_loss"}
-    values: dict[str, Any] = {name: shorter(getattr(point, name)) for name in names}
-    return point._replace(**values | {"train_loss": shorter(point.train_loss, target)})
+def _to_values(runs: Sequence[Trace], targets: Mapping[str, float]) -> dict[str, Any]:
+    """Return runs as plain values, for JSON. They must have one number of points."""
+    shared: dict[str, dict[str, int]] = {"problems": {}, "methods": {}, "versions": {}}
+
+    def place(kind: str, value: Any) -> int:
+        known = shared[kind]
+        return known.setdefault(json.dumps(value, sort_keys=True), len(known))
+
+    def known(name: str) -> bool:
+        return name == "evaluations" or not all(np.isnan(run.columns[name]).all() for run in runs)
+
+    names = [name for name in COLUMNS if known(name)]
+    lines = []
+    for run in runs:
+        values = run.run.to_dict()
+        values |= {"problem": place("problems", values["problem"]), "method": place("methods", values["method"])}
+        about = {"seconds": plain_number(run.seconds, DIGITS), "engine": run.engine, "status": run.status.value}
+        about |= {"reason": run.reason, "versions": place("versions", run.versions)}
+        summary = {name: plain_number(value, DIGITS) for name, value in run.summary.items()}
+        exact = [
+            [row, *(plain_number(float(run.columns[name][row]), DIGITS) for name in names[1:])]
+            for row in _exact(run, targets.get(run.setting))
+        ]
+        counts = {"rows": run.rows, "steps": len(run.steps)}
+        lines.append({"run": values, "about": about, "summary": summary, **counts, "exact": exact})
+    (points,) = {run.points for run in runs} or {PACKED_POINTS}
+    numbers = {name: _packed(name, [run.columns[name] for run in runs]) for name in names}
+    return {
+        **{kind: [json.loads(text) for text in texts] for kind, texts in shared.items()},
+        "points": points,
+        "runs": lines,
+        "numbers": {**numbers, "steps": _packed("steps", [run.steps for run in runs])},
+    }
 
 
-def shorter(value: float, target: float | None = None) -> float:
-    """Return a number with few digits, or with as many as it takes to stay on its side of a target."""
-    for places in range(DIGITS, 17):
-        short = float(f"{value:.{places}g}")
-        if target is None or (short <= target) == (value <= target):
-            return short
-    return value
+def _from_values(values: dict[str, Any]) -> tuple[Trace, ...]:
+    """Return the runs that `_to_values` wrote."""
+    points, numbers, lines = values["points"], values["numbers"], values["runs"]
+    for line in lines:
+        run, about = line["run"], line["about"]
+        run |= {"problem": values["problems"][run["problem"]], "method": values["methods"][run["method"]]}
+        about |= {"status": Status(about["status"]), "versions": values["versions"][about["versions"]]}
+    # Of runs without a number of rows, these are at the points of the grid.
+    grids = [grid_of(line["run"]["budget"], points) for line in lines]
+    rows = [line.get("rows", len(grid)) for line, grid in zip(lines, grids, strict=True)]
+    columns = {name: _unpacked(name, numbers[name], rows) for name in COLUMNS if name in numbers}
+    columns.setdefault("evaluations", grids)
+    steps = _unpacked("steps", numbers["steps"], [line["steps"] for line in lines])
+    found = []
+    for number, line in enumerate(lines):
+        kept = {name: np.full(rows[number], np.nan) for name in COLUMNS}
+        kept |= {name: parts[number] for name, parts in columns.items()}
+        for row, *exact in line.get("exact", ()):
+            for name, value in zip(list(columns)[1:], exact, strict=True):
+                kept[name][row] = float(value)
+        trace = Trace(
+            run=Run.from_dict(line["run"]),
+            **line["about"],
+            summary={name: float(value) if value in _WORDS else value for name, value in line["summary"].items()},
+            points=points,
+            columns=kept,
+            steps=steps[number],
+        )
+        found.append(trace)
+    return tuple(found)
+
+
+def _exact(run: Trace, target: float | None) -> list[int]:
+    """Return the rows that are written with all digits."""
+    found, losses = run.read_rows(target), run.columns["train_loss"]
+    if target is not None:
+        rounded = 10.0 ** round_numbers(_log10(losses)).astype(np.float64)
+        found |= set(np.flatnonzero((rounded <= target) != (losses <= target)).tolist())
+    return sorted(found)
+
+
+def _packed(name: str, parts: Sequence[Array]) -> str:
+    """Pack a column of all runs."""
+    values: Array = np.concatenate([*parts, np.empty(0)])
+    return pack_numbers(_CODES[name][0](values) if name in _CODES else values, _BITS.get(name, BITS))
+
+
+def _unpacked(name: str, text: str, counts: Sequence[int]) -> list[Array]:
+    """Unpack a column of all runs, which have so many numbers each."""
+    values = unpack_numbers(text)
+    values = _CODES[name][1](values) if name in _CODES else values
+    if len(values) != sum(counts):
+        raise ValueError(f"{name} must have {sum(counts)} numbers, got {len(values)}")
+    return np.split(values, np.cumsum(counts)[:-1])
 
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:

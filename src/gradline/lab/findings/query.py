@@ -89,7 +89,7 @@ def summary(
     if Path(directory).is_file():
         from gradline.lab.findings.packed import unpack
 
-        rows = [configuration(one.header.run) | one.summary for one in unpack(directory).traces]
+        rows = [run.row for run in unpack(directory).runs]
         rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
     else:
         rows = [configuration(result.run) | summary_row(result) for result in stored(directory, chosen, report)]

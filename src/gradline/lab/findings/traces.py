@@ -1,17 +1,16 @@
-"""Runs in little space: a run's header, its summary, and its curves on a grid that all runs of one budget share.
+"""`Trace`: one run in little space, with its whole configuration, its summary, and some rows of its table.
 
-The rule it obeys: nothing is interpolated. A value at so many evaluations is the last one measured by then, and stays
-what it was when a run has ended (its weights do). Steps are those of the iterations on the grid.
-
-As plain values, for a packed file, problems, methods and versions that runs share are written once, and the numbers of
-all curves together, field by field (see `gradline.lab.tools.packing`).
+The rule it obeys: nothing is interpolated. A row is one at which something was measured, and a value at so many
+evaluations is the last one measured by then. Of a run with many rows those are kept that are the last by a point of a
+grid, which all runs of one budget share, and those that measures of comparisons are read from: the first, the last
+within the budget, the last of all, and the first at a target. Steps are those of the iterations on another grid.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -19,88 +18,203 @@ import numpy as np
 
 from gradline.lab.findings.query import configuration, summary_row
 from gradline.lab.jobs.result import Array, Header, Result, Status, held
-from gradline.lab.jobs.runs import Run
-from gradline.lab.tools.packing import pack_numbers, plain_number, unpack_numbers
+from gradline.lab.problems.task import Measured
 
 POINTS = 300
 """Intervals of a curve's grid."""
-MEASURED = ("train_error", "train_loss", "test_error", "test_loss", "angle")
-"""Columns of a result that are thinned to the grid."""
+PACKED_POINTS = 120
+"""Intervals of a curve's grid in a packed file: as many as a panel of a printed figure can show."""
+_MEASURED = ("seconds", "cpu_seconds", *Measured._fields, "angle")
+COLUMNS = ("evaluations", "iterations", *_MEASURED, "step")
+"""Columns of a trace."""
 LOGARITHMS = frozenset({"train_loss", "test_loss", "step"})
-"""Packed as logarithms: of zero, minus infinity."""
-DIGITS = 9
-"""Significant digits of the numbers of a summary."""
-_VALUES = (*MEASURED, "step")
-_WORDS = ("nan", "inf", "-inf")
+"""Columns of a wide range, which are packed as logarithms: of zero, minus infinity."""
 
 
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Trace:
-    """One run, thinned. The first fields are the columns of every table, see `gradline.lab.findings.query`."""
+@dataclass(frozen=True, eq=False)
+class Trace(Header):
+    """One run, thinned.
 
-    problem: str
-    method: str
-    batch_size: int
-    seed: int
-    sampling: str
-    direction_batch_size: int | None
-    budget: int
-    repetition: bool
-    diagonal: bool
-    loss: str
-    key: str
-    header: Header
-    summary: dict[str, Any]
-    """See `gradline.lab.summary`."""
-    points: int
-    """Intervals of the grid of evaluations; of steps there are up to twice as many."""
-    iterations: Array
-    """Made by each point of the grid."""
-    values: Mapping[str, Array]
-    """Losses, errors, the angle and the step, the last ones known by then."""
-    steps: Array
-    """Accepted in the iterations `step_iterations`."""
+    Args:
+        summary: see `gradline.lab.summary`.
+        points: intervals of the grid of evaluations; of steps there are up to twice as many.
+        columns: those of `COLUMNS`, of the rows that are kept. What was not measured is NaN.
+        steps: accepted in the iterations `step_iterations`.
+    """
+
+    summary: dict[str, Any] = field(kw_only=True)
+    points: int = field(kw_only=True)
+    columns: Mapping[str, Array] = field(kw_only=True)
+    steps: Array = field(kw_only=True)
+
+    # ---- what was run
+
+    @property
+    def problem(self) -> str:
+        return self.run.problem.name
+
+    @property
+    def method(self) -> str:
+        return self.run.method.name
+
+    @property
+    def batch_size(self) -> int:
+        return self.run.batch_size
+
+    @property
+    def seed(self) -> int:
+        return self.run.seed
+
+    @property
+    def budget(self) -> int:
+        return self.run.budget
+
+    @property
+    def sampling(self) -> str:
+        return self.run.sampling.value
+
+    @property
+    def direction_batch_size(self) -> int | None:
+        return self.run.direction_batch_size
+
+    @property
+    def key(self) -> str:
+        return self.run.key
+
+    @property
+    def setting(self) -> str:
+        """What methods are compared on: the problem and the batch size."""
+        return self.run.setting
+
+    @property
+    def variant(self) -> tuple[Any, ...]:
+        """Other settings in which runs differ: whether samples repeat, which variances, which loss."""
+        return self.run.repetition, self.run.diagonal, configuration(self.run)["loss"]
+
+    @property
+    def place(self) -> tuple[Any, ...]:
+        """All names and settings but those of the method; a run takes the place of an earlier one. The seed is last."""
+        run = self.run
+        about = (run.problem.name, run.problem.revision, run.batch_size, run.budget, run.sampling.value)
+        return *about, run.direction_batch_size, *self.variant, run.angle, run.benchmark, run.method.name, run.seed
 
     @cached_property
+    def revision(self) -> int:
+        """Revision of the method."""
+        return int(self.run.method.to_dict()["revision"])
+
+    @property
+    def name(self) -> str:
+        """Name in messages."""
+        revision = f"revision {self.run.problem.revision}"
+        return f"{self.setting}, {self.method}, seed {self.seed}, {self.budget} evaluations, {revision}"
+
+    @property
+    def row(self) -> dict[str, Any]:
+        """The columns of `gradline.lab.summary`."""
+        return configuration(self.run) | self.summary
+
+    # ---- what was measured
+
+    @property
+    def rows(self) -> int:
+        return len(self.evaluations)
+
+    @property
     def evaluations(self) -> Array:
-        """The grid: from 0 to the budget."""
+        return self.columns["evaluations"]
+
+    @property
+    def counted(self) -> int:
+        """Number of rows within the budget."""
+        return int(np.searchsorted(self.evaluations, self.budget, side="right"))
+
+    @property
+    def angled(self) -> bool:
+        return bool(np.isfinite(self.columns["angle"]).any())
+
+    def column(self, name: str) -> Array:
+        """Return a column; as test errors the test losses, where a problem has no error."""
+        values = self.columns[name]
+        return np.where(np.isnan(values), self.columns["test_loss"], values) if name == "test_error" else values
+
+    def at_budget(self, name: str) -> float:
+        """Return a measure at the last row within the budget; infinite if the run failed, or if it is NaN."""
+        return self._measure(name, self.counted)
+
+    def final(self, name: str) -> float:
+        """Return a measure at the last row, also beyond the budget; infinite if the run failed, or if it is NaN."""
+        return self._measure(name, self.rows)
+
+    def _measure(self, name: str, rows: int) -> float:
+        value = float(self.column(name)[rows - 1]) if self.status is Status.DONE and rows else math.inf
+        return math.inf if math.isnan(value) else value
+
+    def last(self, name: str) -> float:
+        """Return a column at the last row, however the run ended; 0 without rows."""
+        return float(self.columns[name][-1]) if self.rows else 0.0
+
+    def first(self, name: str, target: float, unit: str, *, counted: bool = False) -> float:
+        """Return when a measure is first at or below a target; infinite if it never is.
+
+        The unit is "evaluations", "seconds" or "cpu_seconds". `counted` leaves out rows beyond the budget.
+        """
+        reached = np.flatnonzero(self.column(name)[: self.counted if counted else self.rows] <= target)
+        return float(self.columns[unit][reached[0]]) if len(reached) else math.inf
+
+    def read_rows(self, target: float | None) -> set[int]:
+        """Return the rows that measures are read from: the last within the budget, the last, the first at a target."""
+        reached = [] if target is None else np.flatnonzero(self.columns["train_loss"] <= target)[:1].tolist()
+        return {row for row in (self.counted - 1, self.rows - 1, *reached) if row >= 0}
+
+    # ---- curves
+
+    @cached_property
+    def grid(self) -> Array:
+        """Evaluations from 0 to the budget."""
         return grid_of(self.budget, self.points)
+
+    def on_grid(self, name: str) -> Array:
+        """Return the last values of a column that are known at each point of the grid."""
+        values = self.columns[name]
+        known = ~np.isnan(values)
+        return held(self.evaluations[known], values[known], self.grid)
 
     @cached_property
     def step_iterations(self) -> Array:
         """Another grid: of iterations, from 1."""
         return 1.0 + stride(self.budget, self.points) * np.arange(len(self.steps), dtype=np.float64)
 
-    @property
-    def variant(self) -> tuple[Any, ...]:
-        """Other settings in which runs differ: whether samples repeat, which variances, which loss."""
-        return self.repetition, self.diagonal, self.loss
 
-    @property
-    def angled(self) -> bool:
-        return bool(np.isfinite(self.values["angle"]).any())
-
-
-def thin(result: Result, *, points: int = POINTS) -> Trace:
-    """Thin a run; `points`: as in `Trace`."""
-    columns, budget = result.columns, result.run.budget
-    evaluations, grid = columns["evaluations"].astype(np.float64), grid_of(budget, points)
-    values = {}
-    for name in MEASURED:
-        measured = ~np.isnan(columns[name])
-        values[name] = held(evaluations[measured], columns[name][measured], grid)
-    moved = columns["iteration"] > 0
-    steps = np.asarray(columns["step"][moved], dtype=np.float64)
-    values["step"] = held(evaluations[moved], steps, grid)
-    return Trace(
-        **configuration(result.run),
-        header=result.header,
+def thin(result: Result, *, points: int = POINTS, target: float | None = None) -> Trace:
+    """Thin a run; `points`: as in `Trace`. The row at which a training loss is first at the target is kept."""
+    columns = {name: np.asarray(result.columns[name], np.float64) for name in (*_MEASURED, "evaluations", "step")}
+    columns["iterations"] = np.asarray(result.columns["iteration"], np.float64)
+    moved = columns["iterations"] > 0
+    measured = ~np.isnan(np.stack([columns[name] for name in _MEASURED])).all(axis=0)
+    steps = columns["step"][moved][:: stride(result.run.budget, points)]
+    columns["step"] = np.where(moved, columns["step"], np.nan)
+    whole = Trace(
+        **vars(result.header),
         summary=summary_row(result),
         points=points,
-        iterations=held(evaluations, columns["iteration"].astype(np.float64), grid),
-        values=values,
-        steps=steps[:: stride(budget, points)],
+        columns={name: columns[name][measured] for name in COLUMNS},
+        steps=steps,
     )
+    if whole.rows <= points + 1:
+        return whole
+    last = np.searchsorted(whole.evaluations, whole.grid, side="right") - 1
+    kept = sorted({0, *last[last >= 0].tolist(), *whole.read_rows(target)})
+    return replace(whole, columns={name: values[kept] for name, values in whole.columns.items()})
+
+
+def latest(traces: Iterable[Trace]) -> list[Trace]:
+    """Return the runs of the last revision of each method in each setting: those of earlier ones have other steps."""
+    runs = list(traces)
+    last: dict[tuple[Any, ...], int] = {}
+    for run in runs:
+        last[run.place[:-1]] = max(run.revision, last.get(run.place[:-1], 0))
+    return [run for run in runs if run.revision == last[run.place[:-1]]]
 
 
 def grid_of(budget: int, points: int = POINTS) -> Array:
@@ -111,70 +225,3 @@ def grid_of(budget: int, points: int = POINTS) -> Array:
 def stride(budget: int, points: int = POINTS) -> int:
     """Return the number of iterations from one step that is kept to the next."""
     return max(1, budget // (2 * points))
-
-
-def to_values(traces: Sequence[Trace]) -> dict[str, Any]:
-    """Return traces as plain values, for JSON. They must have one number of points."""
-    traces = sorted(traces, key=lambda trace: trace.key)
-    shared: dict[str, list[str]] = {"problems": [], "methods": [], "versions": []}
-
-    def place(kind: str, value: Any) -> int:
-        text = json.dumps(value, sort_keys=True)
-        if text not in shared[kind]:
-            shared[kind].append(text)
-        return shared[kind].index(text)
-
-    runs = []
-    for trace in traces:
-        header, run = trace.header, trace.header.run.to_dict()
-        run |= {"problem": place("problems", run["problem"]), "method": place("methods", run["method"])}
-        about = {"seconds": plain_number(header.seconds, DIGITS), "engine": header.engine}
-        about |= {"status": header.status.value, "reason": header.reason}
-        about |= {"versions": place("versions", header.versions)}
-        row = {name: plain_number(value, DIGITS) for name, value in trace.summary.items()}
-        runs.append({"run": run, "about": about, "summary": row, "steps": len(trace.steps)})
-    points = max(len(trace.evaluations) - 1 for trace in traces)
-    numbers = {name: pack_numbers(column(traces, name)) for name in ("iterations", "steps", *_VALUES)}
-    return {**{kind: [json.loads(text) for text in texts] for kind, texts in shared.items()},
-            "points": points, "runs": runs, "numbers": numbers}  # fmt: skip
-
-
-def column(traces: Sequence[Trace], name: str) -> Array:
-    """Return the numbers of a field of all traces, one after another; logarithms of those of a wide range."""
-    values: Array = np.concatenate(
-        [trace.values[name] if name in _VALUES else getattr(trace, name) for trace in traces]
-    )
-    if name not in LOGARITHMS | {"steps"}:
-        return values
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.log10(values)
-
-
-def from_values(values: dict[str, Any]) -> tuple[Trace, ...]:
-    """Return the traces that `to_values` wrote."""
-    points, numbers = values["points"], {}
-    for name, text in values["numbers"].items():
-        column = unpack_numbers(text)
-        numbers[name] = iter(10.0**column if name in LOGARITHMS | {"steps"} else column)
-    found = []
-    for line in values["runs"]:
-        run, about = line["run"], line["about"]
-        run |= {"problem": values["problems"][run["problem"]], "method": values["methods"][run["method"]]}
-        about |= {"status": Status(about["status"]), "versions": values["versions"][about["versions"]]}
-        header = Header(run=Run.from_dict(run), **about)
-        count = len(grid_of(header.run.budget, points))
-        trace = Trace(
-            **configuration(header.run),
-            header=header,
-            summary={name: float(value) if value in _WORDS else value for name, value in line["summary"].items()},
-            points=points,
-            iterations=_take(numbers["iterations"], count).round(),
-            values={name: _take(numbers[name], count) for name in _VALUES},
-            steps=_take(numbers["steps"], line["steps"]),
-        )
-        found.append(trace)
-    return tuple(found)
-
-
-def _take(numbers: Iterator[float], count: int) -> Array:
-    return np.fromiter(numbers, np.float64, count)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradline.lab.findings.measures import Spread, by_setting, failures, spread
-from gradline.lab.findings.trajectory import Trajectory
+from gradline.lab.findings.traces import Trace
 from gradline.lab.studies import Setting, Study
 from gradline.lab.studies.running import lowest
 
@@ -45,9 +45,9 @@ class CaseMethod:
     """
 
     method: str
-    runs: tuple[Trajectory, ...]
+    runs: tuple[Trace, ...]
     chosen: str | None = None
-    candidates: tuple[Trajectory, ...] = ()
+    candidates: tuple[Trace, ...] = ()
 
     def by_seed(self, name: str) -> dict[int, float]:
         """Return a measure at the end of each run, by seed; infinite where the run failed or the value is NaN."""
@@ -76,12 +76,12 @@ class CaseMethod:
     @property
     def seconds(self) -> float:
         """Processor seconds of a run, the median over seeds."""
-        return spread(run.points[-1].cpu_seconds for run in self.runs if run.points).median
+        return spread(run.last("cpu_seconds") for run in self.runs if run.rows).median
 
     @property
     def tuning_seconds(self) -> float:
         """Processor seconds of all runs on the tuning seed; 0 where nothing is tuned."""
-        return sum(run.points[-1].cpu_seconds for run in self.candidates if run.points)
+        return sum(run.last("cpu_seconds") for run in self.candidates)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -228,27 +228,27 @@ def interval(logarithms: NDArray[np.float64], clusters: Sequence[str]) -> tuple[
     return float(low), float(high)
 
 
-def trained(records: Iterable[Trajectory], study: Study) -> TrainingCases:
+def trained(runs: Iterable[Trace], study: Study) -> TrainingCases:
     """Sort runs into the cases of a study: those with its budgets, or else with the largest there is."""
     longest: dict[str, int] = {}
     for setting in study.settings:
         longest[setting.name] = max(setting.budget, longest.get(setting.name, 0))
     cases = [
         Case(setting, setting.budget < longest[setting.name], entries)
-        for setting, runs in by_setting(records, study.settings)
-        if (entries := _entries(runs, study))
+        for setting, some in by_setting(runs, study.settings)
+        if (entries := _entries(some, study))
     ]
     return TrainingCases(tuple(cases))
 
 
-def _entries(records: Sequence[Trajectory], study: Study) -> dict[str, CaseMethod]:
-    def reported(method: str | None) -> tuple[Trajectory, ...]:
-        return tuple(run for run in records if run.method == method and run.seed in study.seeds)
+def _entries(runs: Sequence[Trace], study: Study) -> dict[str, CaseMethod]:
+    def reported(method: str | None) -> tuple[Trace, ...]:
+        return tuple(run for run in runs if run.method == method and run.seed in study.seeds)
 
     entries = {method.name: CaseMethod(method.name, reported(method.name)) for method in study.methods}
     for name, candidates, others in study.tuned:
         names = [method.name for method in candidates + others]
-        tuning = [run for run in records if run.method in names and run.seed == study.tuning_seed]
+        tuning = [run for run in runs if run.method in names and run.seed == study.tuning_seed]
         tuning.sort(key=lambda run: names.index(run.method))
         chosen = lowest({run.method: run.final("validation_loss") for run in tuning})
         entries[name] = CaseMethod(name, reported(chosen), chosen, tuple(tuning))

@@ -13,7 +13,7 @@ from gradline.lab.figures import FIGURES, Entry, labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key, labels_by
 from gradline.lab.figures.curves import MEASURES, Curves, Measure, MissingRuns, setting_of
 from gradline.lab.figures.line_styles import numbers as numbers_of
-from gradline.lab.findings.traces import Trace, column
+from gradline.lab.findings.traces import LOGARITHMS, Trace
 from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
 
 FIELDS = ("iterations", "train_error", "train_loss", "test_error", "test_loss", "step", "angle")
@@ -129,7 +129,7 @@ def _made(
 ) -> Chart:
     runs = sorted(runs, key=lambda pair: _order(pair[1]))
     facets, panels, lines = (labels_by(key, [run for _, run in runs]) for key in keys)
-    measured = [name for name in MEASURES if any(np.isfinite(run.values[name]).any() for _, run in runs)]
+    measured = [name for name in MEASURES if any(np.isfinite(run.columns[name]).any() for _, run in runs)]
     shown = [measure for measure in first if measure.name in measured]
     shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
     return Chart(
@@ -163,11 +163,13 @@ def _order(run: Trace) -> tuple[Any, ...]:
 def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:
     """Return the settings and the number of points of each run, in the order of `numbers`."""
     names = ("problem", "method", "batch_size", "seed", "sampling", "direction_batch_size", "budget")
-    return [{name: getattr(run, name) for name in names} | {"points": len(run.evaluations)} for run in runs]
+    return [{name: getattr(run, name) for name in names} | {"points": len(run.grid)} for run in runs]
 
 
 def numbers(runs: Sequence[Trace]) -> NDArray[np.float64]:
     """Return the numbers of all runs, field by field: similar numbers together compress well."""
-    columns = {field: column(runs, field) for field in ("evaluations", *FIELDS)}
+    columns = {field: np.concatenate([run.on_grid(field) for run in runs]) for field in FIELDS}
+    with np.errstate(divide="ignore", invalid="ignore"):
+        columns |= {field: np.log10(columns[field]) for field in LOGARITHMS}
     columns["angle"] = np.degrees(columns["angle"])
-    return np.concatenate(list(columns.values()))
+    return np.concatenate([*(run.grid for run in runs), *columns.values()])

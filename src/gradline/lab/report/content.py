@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 from gradline.lab.jobs.result import Header
@@ -48,7 +49,7 @@ def _settings(method: Method) -> str:
     return ", ".join(f"{field.name} = {getattr(method.search, field.name)}" for field in fields)
 
 
-def configuration(found: list[Header]) -> dict[str, Any]:
+def configuration(found: Sequence[Header]) -> dict[str, Any]:
     """Return problems, methods and other settings of the runs, and the versions of packages that computed them."""
     problems = {header.run.problem.name: header.run.problem for header in found}
     methods = {header.run.method.name: header.run.method for header in found}

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from gradline.lab.figures import labels
@@ -75,11 +76,11 @@ def _cell(values: pd.Series[Any], show: Callable[[float], str]) -> dict[str, Any
     there = values.dropna().astype(float)
     if len(there) * 2 < len(values):
         return {"value": None, "text": "–", "runs": len(values)}
-    middle, low, high = (float(there.quantile(share)) for share in (0.5, 0.0, 1.0))
+    middle, low, high = (float(part(there)) for part in (np.median, np.min, np.max))
     finite = math.isfinite(middle)
     return {
         "value": middle if finite else None,
-        "low": low,
+        "low": low if math.isfinite(low) else None,
         "high": high if math.isfinite(high) else None,
         "text": show(middle) if finite else "not finite",
         "range": f"{show(low)} to {show(high)}",

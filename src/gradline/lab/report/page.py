@@ -19,7 +19,7 @@ import jinja2
 
 from gradline.lab.figures import FIGURES, Entry, table_3
 from gradline.lab.findings.claims import claims
-from gradline.lab.findings.query import configuration, summary_frame
+from gradline.lab.findings.query import summary_frame
 from gradline.lab.findings.reading import traces
 from gradline.lab.findings.traces import LOGARITHMS
 from gradline.lab.report import charts, content
@@ -48,8 +48,6 @@ def write(
 ) -> Path:
     """Write the page of a directory's results to a file, and return its path.
 
-    A packed file that has runs of comparisons alone gets their pictures and tables.
-
     Args:
         directory: that a study was run into, or a file that `gradline results --pack` wrote.
         out: the file. One that is there is replaced when the new one is complete, and kept if that fails.
@@ -72,18 +70,13 @@ def write(
     compared = sections(compare or directory, report)
     if compare is not None and not compared:
         raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
-    name = Path(directory).resolve().name
-    if compared and not runs:
-        text = template("sections.html.jinja").render(title=title or f"Comparison: {name}", sections=compared)
-        return _written(path, text)
     if not runs:
         raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
-    headers = [run.header for run in runs]
-    table = summary_frame([configuration(run.header.run) | run.summary for run in runs])
+    table = summary_frame([run.row for run in runs])
     curves, others, left_out = charts.figure_charts(runs)
     curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
     say("making single searches")
-    singles, not_shown = searches([header.run for header in headers])
+    singles, not_shown = searches([run.run for run in runs])
     best, ended = overview(table), endings(table)
     data: dict[str, Any] = {
         "fields": ["evaluations", *charts.FIELDS],
@@ -100,7 +93,7 @@ def write(
     script = read_text("page.js")
     say("embedding charts")
     text = template("page.html.jinja").render(
-        title=title or f"Line searches: {name}",
+        title=title or f"Line searches: {Path(directory).resolve().name}",
         script=script,
         digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         plotly=pack_text(_plotly()),
@@ -120,16 +113,12 @@ def write(
         searches=singles,
         not_shown=not_shown,
         results=results_table(table),
-        configuration=content.configuration(headers),
+        configuration=content.configuration(runs),
         illustrations=_illustrations(say) if illustrations else [],
         sections=compared,
         runs=len(runs),
         evaluations=round(table["evaluations"].sum()),
     )
-    return _written(path, text)
-
-
-def _written(path: Path, text: str) -> Path:
     with atomic_write(path) as file:
         file.write(text.encode("utf-8"))
     return path

@@ -69,14 +69,14 @@ def sections(source: str | os.PathLike[str], report: Report | None = None) -> li
     """Return the sections for the comparisons of which a directory or a packed file has runs."""
     made = []
     packed = read(source, load("compare"), report=report)
-    training, known = trained(packed.records, load("train")), compare(packed.records, load("compare"))
+    training, known = trained(packed.runs, load("train")), compare(packed.runs, load("compare"))
     if training.cases:
         made.append(
             Section(
                 "training",
                 "Without tuning",
                 "Training to the end, with and without tuning",
-                f"{plural(len(packed.records), 'run')} of the study train. AdamW and SGD with momentum are tuned on "
+                f"{plural(len(packed.runs), 'run')} of the study train. AdamW and SGD with momentum are tuned on "
                 "one seed by the validation loss, and trained on others; the other methods have the settings of their "
                 "documentation.",
                 _pictures("train", QUESTIONS, train_questions.drawings(training)),
@@ -86,13 +86,13 @@ def sections(source: str | os.PathLike[str], report: Report | None = None) -> li
                 versus_table(training),
             )
         )
-    if known.records:
+    if known.runs:
         made.append(
             Section(
                 "peers",
                 "Other optimizers",
                 "How it compares with other optimizers",
-                f"{plural(len(known.records), 'run')} of a comparison (gradline run compare): the same weights and "
+                f"{plural(len(known.runs), 'run')} of a comparison (gradline run compare): the same weights and "
                 "mini-batches for all, documented defaults, and every evaluation of a gradient counted. “Best” and "
                 "“median” are learning rates of a grid, chosen for each setting with the results in hand.",
                 _pictures("compare", SCORES, compare_lines.drawings(known)),

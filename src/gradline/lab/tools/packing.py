@@ -1,7 +1,7 @@
 """Make text and numbers small: gzip, then base64. A report page unpacks them with its DecompressionStream.
 
-Numbers become float32 with twelve bits of fraction (to about 1 in 8,000), and the first bytes of all of them are put
-before the second bytes and so on, which packs better. Numbers of a wide range are packed as their logarithms.
+Numbers become float32 with few bits of fraction (twelve: to about 1 in 8,000), and the first bytes of all of them are
+put before the second bytes and so on, which packs better. Numbers of a wide range are packed as their logarithms.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ def pack_text(text: str) -> str:
     return _pack(text.encode("utf-8"))
 
 
-def pack_numbers(values: NDArray[np.float64]) -> str:
-    """Pack numbers; NaN and infinities too."""
+def pack_numbers(values: NDArray[np.float64], bits: int = BITS) -> str:
+    """Pack numbers, with so many bits of the fraction; NaN and infinities too."""
+    planes = round_numbers(values, bits).view(np.uint8).reshape(-1, 4).T
+    return _pack(planes.tobytes())
+
+
+def round_numbers(values: NDArray[np.float64], bits: int = BITS) -> NDArray[np.float32]:
+    """Return numbers as they are when they have been packed."""
     with np.errstate(over="ignore"):  # a loss of 1e300 is infinite here
         single = np.ascontiguousarray(values, dtype="<f4").ravel()
-    bits = single.view("<u4")
-    drop = np.uint32(23 - BITS)
-    half = np.uint32(1 << (23 - BITS - 1))
-    rounded = np.where(np.isfinite(single), (bits + half) >> drop << drop, bits).astype("<u4")
-    planes = rounded.view(np.uint8).reshape(-1, 4).T
-    return _pack(planes.tobytes())
+    whole, drop = single.view("<u4"), np.uint32(23 - bits)
+    half = np.uint32((1 << (23 - bits)) >> 1)
+    return np.where(np.isfinite(single), (whole + half) >> drop << drop, whole).astype("<u4").view("<f4")
 
 
 def unpack_numbers(text: str) -> NDArray[np.float64]:

@@ -92,11 +92,11 @@ def comparisons(source: str) -> Iterator[tuple[str, Callable[[], Figure]]]:
     from gradline.lab.findings.training import trained
     from gradline.lab.studies import load
 
-    records = read(source, load("compare")).records
-    for name, draw in train_questions.drawings(trained(records, load("train"))).items():
+    runs = read(source, load("compare")).runs
+    for name, draw in train_questions.drawings(trained(runs, load("train"))).items():
         yield f"train_{name}", draw
-    known = compare(records, load("compare"))
-    if not known.records:
+    known = compare(runs, load("compare"))
+    if not known.runs:
         return
     for name, draw in compare_lines.drawings(known).items():
         yield f"compare_{name}", draw

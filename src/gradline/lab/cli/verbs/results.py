@@ -95,14 +95,9 @@ def verb(
     if pack:
         from gradline.lab.findings.reading import pack_directory
 
-        _packed(pack, len(pack_directory(source, pack, report=warn).traces))
+        _packed(pack, len(pack_directory(source, pack, report=warn).runs))
         return
     frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
-    if frame.empty and Path(source).is_file():
-        raise click.ClickException(
-            f"{source} has no such results (runs of a comparison in a packed file cannot be shown with --runs, --json "
-            f"or --study '')"
-        )
     if frame.empty:
         every = summary(source)
         if not every.empty:
@@ -159,8 +154,8 @@ def _packed(file: str | Path, runs: int) -> None:
 def _compared(source: str, study: str, chosen: Chosen) -> bool:
     """Show the runs of a comparison in a directory or a packed file; return whether there are any."""
     from gradline.lab import studies
-    from gradline.lab.findings import packed as files
     from gradline.lab.findings.comparison import compare
+    from gradline.lab.findings.packed import add
     from gradline.lab.findings.reading import read
     from gradline.lab.findings.training import trained
 
@@ -171,33 +166,33 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
         return False  # it has no such problem, method or batch size
     found = read(source, wanted, report=warn)
     if whole.tuned:
-        training = trained(found.records, wanted)
+        training = trained(found.runs, wanted)
         names = {setting.problem.name for setting in wanted.settings}
-        records = tuple(record for record in found.records if record.problem in names)
-        if chosen.pack and records:  # perhaps without cases: the tuning seed's runs may be in the file alone
-            _packed(chosen.pack, len(files.add(replace(found, records=records, traces=()), chosen.pack).records))
+        runs = tuple(run for run in found.runs if run.problem in names)
+        if chosen.pack and runs:  # perhaps without cases: the tuning seed's runs may be in the file alone
+            _packed(chosen.pack, len(add(replace(found, runs=runs), chosen.pack, report=warn).runs))
         if training.cases and chosen.csv_file:
             _write_training(chosen.csv_file, training)
         if training.cases:
             _show_training(training)
-        return bool(training.cases or (chosen.pack and records))
-    known = compare(found.records, wanted)
+        return bool(training.cases or (chosen.pack and runs))
+    known = compare(found.runs, wanted)
     if chosen.methods:
         names = {method.name for method in wanted.methods}
-        known = replace(known, records=tuple(record for record in known.records if record.method in names))
-    if not known.records:
+        known = replace(known, runs=tuple(run for run in known.runs if run.method in names))
+    if not known.runs:
         if not chosen.memory:
             return False
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
-    found = replace(found, records=known.records)
+    found = replace(found, runs=known.runs)
     if chosen.memory:
         from gradline.lab.findings.memory import copies
 
-        found = replace(found, memory=copies(dict.fromkeys(record.method for record in known.records)))
+        found = replace(found, memory=copies(dict.fromkeys(run.method for run in known.runs)))
     if chosen.pack:
-        there = {record.setting for record in known.records}
+        there = {run.setting for run in known.runs}
         targets = {setting: target for setting, target in found.targets.items() if setting in there}
-        _packed(chosen.pack, len(files.add(replace(found, targets=targets, traces=()), chosen.pack).records))
+        _packed(chosen.pack, len(add(replace(found, targets=targets), chosen.pack, report=warn).runs))
     if chosen.csv_file:
         _write_csv(chosen.csv_file, known.rows)
     _show_comparison(found, known)
@@ -280,7 +275,7 @@ def _write_training(file: str, training: TrainingCases) -> None:
     lines = [
         {"case": case.name, "method": entry.method, "chosen": entry.chosen or "", "seed": run.seed}
         | {name: run.final(name) for name in measured}
-        | {"cpu_seconds": run.points[-1].cpu_seconds if run.points else None, "status": run.status.value}
+        | {"cpu_seconds": run.last("cpu_seconds") if run.rows else None, "status": run.status.value}
         for case in training.cases
         for entry in case.entries.values()
         for run in entry.runs

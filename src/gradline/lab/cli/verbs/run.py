@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gradline.lab.cli.options import data_option, positive, study_options, threads_option
-from gradline.lab.cli.terminal import console, escape, warn
+from gradline.lab.cli.terminal import console, escape
 from gradline.lab.tools.formatting import duration, plural
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def verb(study: Study, out: str | None, logs: str | None, known: str | None, qui
     notes = console(stderr=True)
     if not quiet:
         notes.print(f"[bold]{escape(study.title or study.name)}[/]")
-    elsewhere = known_runs(known, study, report=None if quiet else warn) if known else None
+    elsewhere = known_runs(known, study) if known else None
     follower = _follower(logs, directory, notes, quiet=quiet)
     with observing(notes, quiet=quiet) as observer:
         try:
