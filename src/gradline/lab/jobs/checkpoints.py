@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -108,16 +108,8 @@ class Checkpoints:
                 self._report(f"{path} is not used (it holds other runs too): its runs start anew")
         return found
 
-    def remove(self, runs: Iterable[Run]) -> None:
-        """Remove the checkpoints of any of these runs, which are no longer advanced together."""
-        keys = {run.key for run in runs}
-        self._remove(lambda held: not held.isdisjoint(keys))
-
-    def remove_finished(self, stored: set[str]) -> None:
-        """Remove the checkpoints whose runs are all stored."""
-        self._remove(lambda held: held <= stored)
-
-    def _remove(self, condition: Callable[[set[str]], bool]) -> None:
+    def remove(self, condition: Callable[[set[str]], bool]) -> None:
+        """Remove the checkpoints for whose runs, given by their keys, a condition is true."""
         for path in self.folder.glob("*.zip"):
             with suppress(CheckpointError, FileNotFoundError):
                 if condition({run.key for run in read(path).runs}):

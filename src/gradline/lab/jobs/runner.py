@@ -42,7 +42,7 @@ from gradline.lab.tools.formatting import plural
 from gradline.searches.arguments import require
 
 DEATHS = 3
-"""Workers that may die over one task without progress before it is divided, or given up."""
+"""Workers that may die over one task without progress before its runs are tried alone, or given up."""
 SILENCE = 180.0
 """Seconds without progress of any worker after which a message says so."""
 ELSEWHERE_INTERVAL = 2.0
@@ -147,7 +147,7 @@ class _Runner:
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
-        self.checkpoints.remove_finished(self.stored)
+        self.checkpoints.remove(lambda held: held <= self.stored)
         remove_locks(self.settings.directory, self.stored)
         counts = len(self.runs), self.before, len(self.made)
         return Summary(self.settings.directory, *counts, tuple(self.failures), time.monotonic() - began)
@@ -228,11 +228,12 @@ class _Runner:
             if not self.interrupted:
                 self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
         elif isinstance(error, TaskError):
-            self.retry_alone(executor, task, error)
+            self.retry_alone(executor, task, error.error, error.trace)
         elif error is not None and died(error):
             self.resubmit(executor, task)
         else:
             self.give_up(task, f"{type(error).__name__}: {error}")
+        self.settings.remove_reports(task)
 
     def wait_for(self, runs: Iterable[Run]) -> None:
         """Wait for runs that another process computes."""
@@ -253,38 +254,34 @@ class _Runner:
         """Return the runs of a task without a result."""
         return tuple(run for run in task.runs if run.key not in self.stored)
 
-    def retry_alone(self, executor: Executor, task: Task, failed: TaskError) -> None:
-        """Submit each run of a failed task alone: which one failed is not known."""
-        if len(task.runs) == 1 or self.interrupted:
-            self.give_up(task, failed.error, failed.trace)
-            return
-        self.observer.error(f"one of {plural(len(task.runs), 'run')} failed, each is tried alone: {failed.error}")
-        runs = self.unfinished(task)
-        self.checkpoints.remove(runs)
-        for run in runs:
-            self.submit_task(executor, (run,))
-
     def resubmit(self, executor: Executor, task: Task) -> None:
-        """Submit the task of a dead worker again; after some deaths without progress in two halves, or not at all."""
+        """Submit the task of a dead worker again; after some deaths without progress run by run."""
         runs = self.unfinished(task)
         deaths, evaluations = self.deaths[task.name]
         reached = self.meter.reported(task)
         deaths = 1 if reached > evaluations or len(runs) < len(task.runs) else deaths + 1
-        self.settings.remove_reports(task)
         if self.interrupted or not runs:
             return
         if deaths < DEATHS:
             self.observer.error(f"a worker died: its {plural(len(runs), 'run')} are given to another one")
             self.submit_task(executor, runs, (deaths, reached))
-        elif len(runs) > 1:
-            some = plural(len(runs), "run")
-            self.observer.error(f"{deaths} workers died over the same {some}: trying them in two halves")
-            self.checkpoints.remove(runs)
-            middle = len(runs) // 2
-            for half in (runs[:middle], runs[middle:]):
-                self.submit_task(executor, half, (deaths - 1, reached))
         else:
-            self.give_up(task, f"its worker died {deaths} times (was it out of memory?)")
+            reason = f"its worker died {deaths} times (was it out of memory?)"
+            self.retry_alone(executor, task, reason, deaths=(deaths - 1, reached))
+
+    def retry_alone(
+        self, executor: Executor, task: Task, reason: str, trace: str = "", deaths: tuple[int, float] = (0, 0)
+    ) -> None:
+        """Submit each run of a failed task alone, as which one failed is not known; give up a run that was alone."""
+        if len(task.runs) == 1 or self.interrupted:
+            self.give_up(task, reason, trace)
+            return
+        self.observer.error(f"one of {plural(len(task.runs), 'run')} failed, each is tried alone: {reason}")
+        runs = self.unfinished(task)
+        keys = {run.key for run in runs}
+        self.checkpoints.remove(lambda held: not held.isdisjoint(keys))
+        for run in runs:
+            self.submit_task(executor, (run,), deaths)
 
     def give_up(self, task: Task, reason: str, trace: str = "") -> None:
         runs = self.unfinished(task)

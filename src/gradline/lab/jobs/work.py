@@ -85,18 +85,11 @@ class TaskReport:
 
 
 class TaskError(RuntimeError):
-    """A task failed in its worker: keys of its runs, last line of the traceback, and all of it.
+    """A task failed in its worker: last line of the traceback, and all of it, as the error's class may be unknown."""
 
-    They are texts, since the class of the error may not exist here.
-    """
-
-    def __init__(self, keys: tuple[str, ...], error: str, trace: str) -> None:
-        super().__init__(keys, error, trace)
-        self.keys, self.error, self.trace = keys, error, trace
-
-    def __str__(self) -> str:
-        others = f" (or one of {len(self.keys) - 1} others beside it)" if len(self.keys) > 1 else ""
-        return f"{self.keys[0]}{others}: {self.error}"
+    def __init__(self, error: str, trace: str) -> None:
+        super().__init__(error, trace)
+        self.error, self.trace = error, trace
 
 
 def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> TaskReport:
@@ -106,7 +99,7 @@ def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> Ta
             return _Work(task, settings, make_engine, locks).run()
     except Exception as error:
         text = "".join(traceback.format_exception_only(error)).strip()
-        raise TaskError(tuple(run.key for run in task.runs), text, traceback.format_exc()) from None
+        raise TaskError(text, traceback.format_exc()) from None
 
 
 @dataclass
@@ -141,7 +134,6 @@ class _Work:
             finished = finished and self.advance(checkpoint, self.resume(checkpoint))
         if missing and finished:
             self.advance(self.checkpoints.of(missing), self.make_engine(missing, None))
-        self.settings.remove_reports(self.task)
         busy = tuple(run.key for run in self.task.runs if run.key not in locked)
         return TaskReport(tuple(self.saved), busy, tuple(self.messages))
 

@@ -37,7 +37,6 @@ ORDER = 4
 @click.option(
     "--backend",
     default="processes",
-    show_default=True,
     metavar="NAME",
     help="processes, dask (a cluster on this machine), tcp://HOST:PORT (a Dask scheduler whose workers share the "
     "directory), or inline (for debuggers).",
@@ -49,7 +48,6 @@ ORDER = 4
     "--checkpoint-every",
     type=positive,
     default=30.0,
-    show_default=True,
     metavar="SECONDS",
     help="Seconds between two checkpoints of a run.",
 )
