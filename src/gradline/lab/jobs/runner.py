@@ -26,7 +26,7 @@ from types import FrameType
 
 import filelock
 
-from gradline.lab.jobs.checkpoints import Checkpoints
+from gradline.lab.jobs.checkpoints import Checkpoint, Checkpoints
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
 from gradline.lab.jobs.locks import is_free, remove_locks
@@ -147,7 +147,7 @@ class _Runner:
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
-        self.checkpoints.remove(lambda held: held <= self.stored)
+        self.checkpoints.remove_finished(self.stored)
         remove_locks(self.settings.directory, self.stored)
         counts = len(self.runs), self.before, len(self.made)
         return Summary(self.settings.directory, *counts, tuple(self.failures), time.monotonic() - began)
@@ -167,17 +167,19 @@ class _Runner:
             unfinished = tuple(rest.pop(run.key) for run in checkpoint.runs if run.key in rest)
             if checkpoint.has_state:
                 self.message(f"resuming {plural(len(unfinished), 'run')} from {checkpoint.path.name}")
-            self.submit_task(executor, unfinished)
-        new = groups(list(rest.values()), self.workers, self.key)
-        for group in new:  # the grouping decides the rounding: whoever resumes keeps it
-            self.checkpoints.write(self.checkpoints.of(group), None)
-        for group in new:
-            self.submit_task(executor, group)
+            self.submit_task(executor, unfinished, checkpoint)
+        new = [self.checkpoints.of(group) for group in groups(list(rest.values()), self.workers, self.key)]
+        for checkpoint in new:  # the grouping decides the rounding: whoever resumes keeps it
+            self.checkpoints.write(checkpoint, None)
+        for checkpoint in new:
+            self.submit_task(executor, checkpoint.runs, checkpoint)
 
-    def submit_task(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, float] = (0, 0)) -> None:
+    def submit_task(
+        self, executor: Executor, runs: tuple[Run, ...], checkpoint: Checkpoint, deaths: tuple[int, float] = (0, 0)
+    ) -> None:
         if self.interrupted:
             return
-        task = Task(next(self.names), runs)
+        task = Task(next(self.names), runs, checkpoint)
         self.deaths[task.name] = deaths
         self.tasks[executor.submit(execute, task, self.settings, self.make_engine)] = task
 
@@ -218,12 +220,12 @@ class _Runner:
             report = future.result()
         except Exception as raised:
             error = raised
-        new = self.note_stored(task)
+        new = self.note_stored(task.runs)
         self.made |= new if report is None else set(report.saved)
         if report is not None:
             for text in report.messages:
                 self.message(text)
-            self.wait_for(run for run in self.unfinished(task) if run.key in report.busy)
+            self.wait_for(run for run in self.unfinished(task.runs) if run.key in report.busy)
         elif isinstance(error, CancelledError):  # by us, or by a cluster that has lost its scheduler
             if not self.interrupted:
                 self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
@@ -242,29 +244,28 @@ class _Runner:
             self.message(f"{plural(len(busy), 'run')} being made by another process: waiting for the results")
         self.elsewhere |= busy
 
-    def note_stored(self, task: Task) -> set[str]:
-        """Note which runs of a task are stored, and return the keys of those that are new."""
-        missing = {run.key for run in self.store.missing(task.runs)}
-        new = {run.key for run in task.runs} - missing - self.stored
+    def note_stored(self, runs: Iterable[Run]) -> set[str]:
+        """Note which runs are stored, and return the keys of those that are new."""
+        new = {run.key for run in runs if self.store.has(run)} - self.stored
         self.stored |= new
         self.meter.finish(new)
         return new
 
-    def unfinished(self, task: Task) -> tuple[Run, ...]:
-        """Return the runs of a task without a result."""
-        return tuple(run for run in task.runs if run.key not in self.stored)
+    def unfinished(self, runs: Iterable[Run]) -> tuple[Run, ...]:
+        """Return the runs without a result."""
+        return tuple(run for run in runs if run.key not in self.stored)
 
     def resubmit(self, executor: Executor, task: Task) -> None:
         """Submit the task of a dead worker again; after some deaths without progress run by run."""
-        runs = self.unfinished(task)
+        runs = self.unfinished(task.runs)
         deaths, evaluations = self.deaths[task.name]
-        reached = self.meter.reported(task)
+        reached = self.meter.report(task).get("evaluations", 0)
         deaths = 1 if reached > evaluations or len(runs) < len(task.runs) else deaths + 1
         if self.interrupted or not runs:
             return
         if deaths < DEATHS:
             self.observer.error(f"a worker died: its {plural(len(runs), 'run')} are given to another one")
-            self.submit_task(executor, runs, (deaths, reached))
+            self.submit_task(executor, runs, task.checkpoint, (deaths, reached))
         else:
             reason = f"its worker died {deaths} times (was it out of memory?)"
             self.retry_alone(executor, task, reason, deaths=(deaths - 1, reached))
@@ -277,23 +278,20 @@ class _Runner:
             self.give_up(task, reason, trace)
             return
         self.observer.error(f"one of {plural(len(task.runs), 'run')} failed, each is tried alone: {reason}")
-        runs = self.unfinished(task)
-        keys = {run.key for run in runs}
-        self.checkpoints.remove(lambda held: not held.isdisjoint(keys))
-        for run in runs:
-            self.submit_task(executor, (run,), deaths)
+        task.checkpoint.path.unlink(missing_ok=True)
+        for run in self.unfinished(task.runs):
+            self.submit_task(executor, (run,), self.checkpoints.of([run]), deaths)
 
     def give_up(self, task: Task, reason: str, trace: str = "") -> None:
-        runs = self.unfinished(task)
+        runs = self.unfinished(task.runs)
         self.failures += [Failure(run.key, reason, trace) for run in runs]
         self.meter.finish({run.key for run in runs})
         self.observer.error(f"{runs[0].key} failed: {reason}" if runs else reason)
 
     def check_elsewhere(self, executor: Executor) -> None:
         """Check runs of other processes: stored by now, still in progress, or left by a process that died."""
-        task = Task("elsewhere", tuple(self.elsewhere.values()))
-        self.note_stored(task)
-        self.elsewhere = {run.key: run for run in self.unfinished(task)}
+        self.note_stored(self.elsewhere.values())
+        self.elsewhere = {run.key: run for run in self.unfinished(self.elsewhere.values())}
         free = [run for key, run in self.elsewhere.items() if is_free(self.settings.directory, key)]
         for run in free:
             del self.elsewhere[run.key]
@@ -301,14 +299,15 @@ class _Runner:
 
     def snapshot(self) -> Snapshot:
         tasks = [task for future, task in self.tasks.items() if not future.done()]
+        reports = [report for report in map(self.meter.report, tasks) if report]
         return self.meter.snapshot(
             tasks,
             runs=len(self.runs),
             before=self.before,
-            done=len(self.stored) - self.before + sum(self.meter.saved(task) for task in tasks),
+            done=len(self.stored) - self.before + sum(report["saved"] for report in reports),
             failed=len(self.failures),
             elsewhere=len(self.elsewhere),
-            working=min(sum(self.settings.progress(task).exists() for task in tasks), self.workers),
+            working=min(len(reports), self.workers),
             workers=self.workers,
         )
 
