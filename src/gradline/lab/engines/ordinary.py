@@ -80,7 +80,7 @@ class Ordinary:
     def evaluations(self) -> float:
         """Evaluations so far, as they count for the budget."""
         own = None if self._stepper is None or _foreign(self.run) else self._stepper.evaluations
-        return self._objective.counter.evaluations if own is None else own
+        return self._objective.evaluations if own is None else own
 
     def advance(self) -> None:
         """Make one step."""
@@ -182,7 +182,7 @@ class Ordinary:
         training = {
             "model": dict(self._objective.model.state_dict()),
             "stepper": stepper,
-            "counted": [self._objective.counter.forwards, self._objective.counter.backwards],
+            "counted": [self._objective.forwards, self._objective.backwards],
             "steps": self._objective.steps,
             "drawn": self._objective.drawn,
             "random": self._random,
@@ -197,7 +197,7 @@ class Ordinary:
         objective = self._objective
         objective.model.load_state_dict(state["model"])
         self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))
-        objective.counter.forwards, objective.counter.backwards = state["counted"]
+        objective.forwards, objective.backwards = state["counted"]
         objective.steps, objective.drawn, self._random = state["steps"], state["drawn"], state["random"]
         self._time.seconds, self._time.cpu_seconds = state["seconds"]
         self._table = Table.restored(state["table"])
