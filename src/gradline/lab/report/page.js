@@ -199,7 +199,7 @@ function legendRows(labels, room) {
 }
 
 // A logarithmic axis: within 1e-16 and 1e16, as a few steps of 1e-140 would hide all others.
-const LOGARITHMIC = { type: "log", exponentformat: "power", autorangeoptions: { clipmin: 1e-16, clipmax: 1e16 } };
+const LOGARITHMIC = { type: "log", exponentformat: "power", nticks: 5, autorangeoptions: { clipmin: 1e-16, clipmax: 1e16 } };
 
 class View {
   constructor(article) {
