@@ -130,7 +130,7 @@ def method(name: str) -> Peer:
 
 def train(run: Run) -> float:
     """The last training loss of a run."""
-    engine = Ordinary([run])
+    engine = Ordinary(run)
     while engine.active:
         engine.advance()
     (result,) = engine.finished()

@@ -28,6 +28,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -39,7 +40,7 @@ from gradline.lab.engines.lockstep import Lockstep
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import METHODS
-from gradline.lab.problems import PROBLEMS, data
+from gradline.lab.problems import PROBLEMS, Network, data
 
 RATIO = "ratio: evaluations per second in lock-step, relative to the same runs one after another"
 ENDLESS = 10**9
@@ -129,7 +130,8 @@ class Race:
         runs = self.case.runs(self._seed)
         self._seed += len(runs)
         self.together = Lockstep(runs, self._data)
-        self.alone = [Ordinary([run], self._data) for run in runs[: SINGLES * len(self.case.methods)]]
+        with mock.patch.object(Network, "load", return_value=self._data):
+            self.alone = [Ordinary(run) for run in runs[: SINGLES * len(self.case.methods)]]
         for engine in (self.together, *self.alone):
             advance(engine, self.case.block)
 

@@ -59,10 +59,11 @@ def run(method="sgd-0.1", seed=0, budget=40, problem=TINY, batch_size=5, record_
 
 
 def finished(*runs):
-    engine = Ordinary(runs)
     made = []
-    while engine.active:
-        engine.advance()
+    for one in runs:
+        engine = Ordinary(one)
+        while engine.active:
+            engine.advance()
         made += engine.finished()
     return made
 

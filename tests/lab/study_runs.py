@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cache
+from unittest import mock
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from gradline.lab.engines.lockstep import Lockstep
 from gradline.lab.engines.ordinary import Ordinary
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import METHODS
-from gradline.lab.problems import PROBLEMS
+from gradline.lab.problems import PROBLEMS, Network
 
 NUMBERS = ("step", "slope", "norm")
 TIMES = ("seconds", "cpu_seconds")
@@ -49,11 +50,24 @@ def run(problem="bcwd-netpi", method="gols-i", *, batch_size=20, seed=0, budget=
 
 def finish(engine):
     """Run an engine to its end; results by key."""
-    results = {}
+    results = {result.run.key: result for result in engine.finished()}
     while engine.active:
         engine.advance()
         results |= {result.run.key: result for result in engine.finished()}
     return results
+
+
+def begin(kind, runs, data=None, state=None):
+    """An engine of some runs, or of the only one."""
+    if kind is Lockstep:
+        return Lockstep(runs, data or blobs(), state=state)
+    with trained_on(data or blobs()):
+        return Ordinary(runs[0], state=state)
+
+
+def trained_on(data):
+    """Context manager in which networks have these data, whatever their problems say."""
+    return mock.patch.object(Network, "load", return_value=data)
 
 
 def lockstep(runs, data=None):
@@ -61,7 +75,7 @@ def lockstep(runs, data=None):
 
 
 def ordinary(runs, data=None):
-    return finish(Ordinary(runs, data or blobs()))
+    return {one.key: finish(begin(Ordinary, [one], data))[one.key] for one in runs}
 
 
 def same_so_far(left, right, *, iterations, tolerance=1e-7):

@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from lab.study_runs import Arrays, blobs, finish, identical, ordinary, run
+from lab.study_runs import Arrays, begin, blobs, finish, identical, lockstep, ordinary, run, trained_on
 
 from gradline import searches
 from gradline.lab.engines import group_key, lockstep_accepts, make
@@ -37,21 +37,28 @@ def saved_and_loaded(state):
     return torch.load(file, weights_only=True)
 
 
-def interrupted(kind, runs, rounds, data=None):
+def interrupted(kind, runs, rounds):
     """Run to the end, saved and made anew after each of these numbers of rounds."""
-    results, running = {}, kind(runs, data or blobs())
+    results, running = {}, begin(kind, runs)
     for number in rounds:
         for _ in range(number):
             if running.active:
                 running.advance()
-        running = kind(runs, data or blobs(), state=saved_and_loaded(running.state_dict()))
-    return results | finish(running) | {result.run.key: result for result in running.finished()}
+                results |= {result.run.key: result for result in running.finished()}
+        if running.active:
+            running = begin(kind, runs, state=saved_and_loaded(running.state_dict()))
+    return results | finish(running)
 
 
 @cache
-def uninterrupted(kind, *variant):
+def uninterrupted(make_all, *variant):
     """The results of `RUNS`, made once for each engine and variant of it or of the runs."""
-    return finish(kind(custom_runs() if variant == ("custom",) else RUNS, blobs()))
+    return make_all(custom_runs() if variant == ("custom",) else RUNS)
+
+
+def made(runs, data=None):
+    with trained_on(data or blobs()):
+        return make(runs)
 
 
 def custom_runs():
@@ -63,7 +70,7 @@ def custom_runs():
 def test_lock_step_goes_on_bit_for_bit(monkeypatch, rounds, large):
     if large:
         monkeypatch.setattr(layers, "LARGE", 0)
-    whole = uninterrupted(Lockstep, "large" if large else "small")
+    whole = uninterrupted(lockstep, "large" if large else "small")
     resumed = interrupted(Lockstep, RUNS, rounds)
     assert whole.keys() == resumed.keys()
     for key in whole:
@@ -73,67 +80,58 @@ def test_lock_step_goes_on_bit_for_bit(monkeypatch, rounds, large):
 @pytest.mark.parametrize("rounds", [[0], [5], [1, 2, 40, 60]])
 @pytest.mark.parametrize("custom", [False, True])
 def test_the_ordinary_engine_goes_on_bit_for_bit(rounds, custom):
-    whole = uninterrupted(Ordinary, *["custom"] * custom)
-    resumed = interrupted(Ordinary, custom_runs() if custom else RUNS, rounds)
-    assert whole.keys() == resumed.keys()
-    for key in whole:
-        identical(whole[key], resumed[key])
+    whole = uninterrupted(ordinary, *["custom"] * custom)
+    for one in custom_runs() if custom else RUNS:
+        identical(whole[one.key], interrupted(Ordinary, [one], rounds)[one.key])
 
 
 @pytest.mark.parametrize("kind", [Lockstep, Ordinary])
 def test_saving_changes_nothing_and_the_state_stands_apart(kind):
-    running = kind(RUNS[:4], blobs())
+    running = begin(kind, RUNS[:4])
     for _ in range(5):
         running.advance()
     state = running.state_dict()
     kept = saved_and_loaded(state)
     rest = finish(running)
     for once in (state, kept):  # what the engine did since has not changed the state
-        again = finish(kind(RUNS[:4], blobs(), state=once))
+        again = finish(begin(kind, RUNS[:4], state=once))
         for key in rest:
             identical(rest[key], again[key])
 
 
-@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
-def test_results_that_nobody_has_taken_are_in_the_state(kind):
-    running = kind(RUNS[:2], blobs())
-    while running.active:
-        running.advance()
-    resumed = kind(RUNS[:2], blobs(), state=saved_and_loaded(running.state_dict()))
-    assert resumed.active == 0
-    assert resumed.evaluations == running.evaluations
-    for one, other in zip(running.finished(), resumed.finished(), strict=True):
-        identical(one, other)
-        assert one.seconds == other.seconds
-    assert resumed.finished() == []
-
-
-@pytest.mark.parametrize("kind", [Lockstep, Ordinary])
-def test_a_finished_run_need_not_be_given_again(kind):
-    running = kind(RUNS[:3], blobs())
+def test_a_finished_run_need_not_be_given_again():
+    running = Lockstep(RUNS[:3], blobs())
     done = []
     while not done:
         running.advance()
         done = running.finished()
+    assert running.finished() == []
     left = [one for one in RUNS[:3] if one.key not in {result.run.key for result in done}]
-    expected, resumed = running.state_dict(), kind(left, blobs(), state=running.state_dict())
+    expected, resumed = running.state_dict(), Lockstep(left, blobs(), state=running.state_dict())
     assert resumed.active == len(left)
+    assert resumed.evaluations == running.evaluations
     with pytest.raises(ValueError, match="runs must contain those of the state"):
-        kind([result.run for result in done], blobs(), state=expected)
+        Lockstep([result.run for result in done], blobs(), state=expected)
+
+
+def test_a_state_of_another_run_is_refused():
+    state = begin(Ordinary, RUNS).state_dict()
+    with pytest.raises(ValueError, match="runs must contain those of the state"):
+        begin(Ordinary, RUNS[1:], state=state)
 
 
 def test_a_state_of_another_engine_is_refused():
-    state = Ordinary(RUNS[:1], blobs()).state_dict()
-    with pytest.raises(ValueError, match="state must be of lockstep runs, version 3"):
+    state = begin(Ordinary, RUNS).state_dict()
+    with pytest.raises(ValueError, match="state must be of lockstep runs, version 4"):
         Lockstep(RUNS[:1], blobs(), state=state)
     with pytest.raises(ValueError, match="state must be of ordinary runs"):
-        Ordinary(RUNS[:1], blobs(), state=Lockstep(RUNS[:1], blobs()).state_dict())
+        begin(Ordinary, RUNS, state=Lockstep(RUNS[:1], blobs()).state_dict())
 
 
 def test_the_engine_follows_from_the_problem():
-    assert isinstance(make([run()], data=blobs()), Lockstep)
+    assert isinstance(made([run()]), Lockstep)
     custom = run(problem_options=CUSTOM)
-    assert isinstance(make([custom], data=blobs()), Ordinary)
+    assert isinstance(made([custom]), Ordinary)
     assert not lockstep_accepts(custom)
     networks = [one for one in PROBLEMS.values() if isinstance(one, Network)]
     assert all(lockstep_accepts(replace(run(), problem=one)) for one in networks)
@@ -154,7 +152,7 @@ def test_what_lockstep_declines_the_ordinary_engine_runs(what):
     declined = replace(run(budget=12), **DECLINED[what])
     assert not lockstep_accepts(declined)
     assert group_key(declined) == declined.key
-    (result,) = finish(make([declined], data=blobs())).values()
+    (result,) = finish(made([declined])).values()
     assert result.engine == "ordinary"
     assert result.columns["evaluations"][-1] >= 12
     assert np.isnan(result.columns["step"][1:]).all() == (what == "a peer")
@@ -167,16 +165,12 @@ def test_runs_that_share_no_network_share_no_engine():
     for other in (run("bcwd-netpii"), run("bcwd-logr"), run(problem_options={"dtype": "float32"})):
         assert group_key(one) != group_key(other)
         with pytest.raises(ValueError, match="runs must have equal group keys"):
-            make([one, other], data=blobs())
-    with pytest.raises(ValueError, match="runs must have at least one run"):
-        make([], data=blobs())
-    with pytest.raises(ValueError, match="runs must differ"):
-        make([one, run(batch_size=10, seed=0)], data=blobs())
+            made([one, other])
 
 
 def test_problems_of_one_network_may_start_at_different_scales():
     runs = [run(problem_options={"scale": scale, "name": f"at-{scale}"}) for scale in (0.1, 1.0)]
-    results = finish(make(runs, data=blobs()))
+    results = finish(made(runs))
     losses = [results[one.key].columns["train_loss"][0] for one in runs]
     assert losses[0] < losses[1]
 
@@ -184,7 +178,7 @@ def test_problems_of_one_network_may_start_at_different_scales():
 @pytest.mark.parametrize("kind", [Lockstep, Ordinary])
 def test_a_batch_larger_than_the_data_is_refused(kind):
     def go():
-        return finish(kind([run(batch_size=121)], blobs()))
+        return finish(begin(kind, [run(batch_size=121)]))
 
     with pytest.raises(ValueError, match="size must be at most the number of samples, 120"):
         go()
@@ -193,7 +187,7 @@ def test_a_batch_larger_than_the_data_is_refused(kind):
 @pytest.mark.parametrize("kind", [Lockstep, Ordinary])
 def test_one_sample_has_no_variance(kind):
     with pytest.raises(ValueError, match="batch_size must be at least 2 with prls"):
-        kind([run(method="prls", batch_size=1)], blobs())
+        begin(kind, [run(method="prls", batch_size=1)])
 
 
 @pytest.mark.parametrize("method", ["gols-i", "prls", "armijo"])
@@ -207,14 +201,15 @@ def test_any_module_trains(method):
 
 
 def test_the_ordinary_engine_counts_as_it_goes():
-    running = Ordinary(RUNS[:2], blobs())
-    assert (running.active, running.evaluations) == (2, 0)
+    running = begin(Ordinary, RUNS)
+    assert (running.active, running.evaluations, running.finished()) == (1, 0, [])
     running.advance()
-    assert running.active == 2
+    assert running.active == 1
     assert running.evaluations > 1
-    results = finish(running)
-    assert running.evaluations == sum(result.columns["evaluations"][-1] for result in results.values())
-    assert {result.engine for result in results.values()} == {"ordinary"}
+    (result,) = finish(running).values()
+    assert running.evaluations == result.columns["evaluations"][-1]
+    assert result.engine == "ordinary"
+    assert running.finished() == []
 
 
 def test_arrays_of_any_layout_will_do():
@@ -223,5 +218,5 @@ def test_arrays_of_any_layout_will_do():
         *(np.asfortranarray(part) for part in (data.train_inputs, data.train_targets)),
         *(data.test_inputs, data.test_targets),
     )
-    plain, other = finish(make([run()], data=data)), finish(make([run()], data=turned))
+    plain, other = finish(made([run()], data)), finish(made([run()], turned))
     identical(*(results.popitem()[1] for results in (plain, other)))

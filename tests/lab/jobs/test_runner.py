@@ -218,7 +218,7 @@ def test_a_task_that_always_kills_its_worker_is_given_up(tmp_path, monkeypatch):
     kills = tmp_path / "kills"
     kills.write_text("x" * 99, encoding="utf-8")
     monkeypatch.setenv("GRADLINE_FAKE_KILL", str(kills))
-    done = run(small(seeds=1), tmp_path / "out", backend="processes", workers=1)
+    done = run(small(seeds=1), tmp_path / "out", backend="processes", workers=1, observer=Listener())
     assert [failure.error for failure in done.failures] == ["its worker died 3 times (was it out of memory?)"]
 
 

@@ -139,10 +139,8 @@ def test_each_setting_has_a_folder():
 
 
 def test_engines_tell_how_far_runs_are():
-    from gradline.lab.problems import data
-
     some = [run(seed, budget=600) for seed in range(2)]
-    running = make(some, data=data.load("bcwd"))
+    running = make(some)
     while running.evaluations < 800:  # points to measure wait for each other
         running.advance()
     early = running.partial_results()

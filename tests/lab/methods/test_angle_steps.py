@@ -57,10 +57,10 @@ def test_the_average_is_measured_and_training_goes_on_from_its_own_point():
 def test_a_run_is_resumed_exactly(name):
     one = run(name, budget=80, record_every=8)
     (whole,) = finished(one)
-    engine = Ordinary([one])
+    engine = Ordinary(one)
     for _ in range(45):
         engine.advance()
-    again = Ordinary([one], state=engine.state_dict())
+    again = Ordinary(one, state=engine.state_dict())
     assert again.evaluations == 45
     while again.active:
         again.advance()

@@ -26,7 +26,7 @@ def test_new_statistics_are_those_of_the_data_and_the_model_keeps_its_own():
     model = with_new_statistics(work)
     torch.testing.assert_close(model[0].running_mean, inputs.mean(dim=0))
     assert torch.equal(work.model[0].running_mean, old)
-    assert work.counter.thirds == 0
+    assert work.evaluations == 0
 
 
 def test_a_model_without_batch_norm_is_taken_as_it_is():

@@ -316,7 +316,7 @@ def nothing_is_wider_than_the_screen(watched):
         )
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         panels = {trace["yaxis"] for trace in watched.drawn()["data"]}
-        left = page.evaluate("document.querySelector('article#figure_8 .chart').layout.xaxis2.domain[0]")
+        left = page.evaluate("document.querySelector('article#figure_8 .chart')._fullLayout.xaxis2.domain[0]")
         assert panels == {"y", "y2"}
         assert (left == 0.0) == (width < 480), "on a phone panels are one below the other"
 

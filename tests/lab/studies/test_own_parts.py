@@ -41,14 +41,17 @@ def own(seed=0, model="own_parts:dropping"):
 
 
 def finished(runs, state=None, stop_after=None):
-    made = make(runs, state, data.load("own_parts:clouds"))
-    rounds = 0
-    while made.active:
-        made.advance()
-        rounds += 1
-        if rounds == stop_after:
-            return made.state_dict()
-    return {result.run.seed: result.columns for result in made.finished()}
+    columns = {}
+    for run in runs:
+        made = make([run], state)
+        rounds = 0
+        while made.active:
+            made.advance()
+            rounds += 1
+            if rounds == stop_after:
+                return made.state_dict()
+        columns |= {result.run.seed: result.columns for result in made.finished()}
+    return columns
 
 
 def same(one, other):

@@ -78,7 +78,7 @@ def test_what_is_given_takes_the_place_of_the_studys():
         ("iris", "armijo", 20, seed, 7) for seed in range(2)
     ]
     for wrong in ({"seeds": 0}, {"budget": 0}, {"problems": ["bcwd-netp"]}, {"methods": ["gols"]}):
-        with pytest.raises(StudyError, match=r"must be|did you mean"):
+        with pytest.raises(ValueError, match=r"must be|did you mean"):
             studies.load("bcwd", **wrong)
 
 

@@ -42,7 +42,7 @@ class Verbs(click.Group):
     options_metavar="[--debug]",
     subcommand_metavar="VERB ...",
     invoke_without_command=True,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="\b\nA model of your own:\n"
     "  gradline compare my_model.py\n\n"
     "\b\nA first study, which takes a few seconds:\n"

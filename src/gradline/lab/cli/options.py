@@ -20,9 +20,7 @@ positive = click.FloatRange(min=0.0, min_open=True)
 SAMPLING = click.Choice(["dynamic", "static", "full"])
 
 workers_option = click.option("--workers", type=whole, metavar="N", help="Processes (default: one for each core).")
-threads_option = click.option(
-    "--threads", type=whole, default=1, show_default=True, metavar="N", help="Threads of each process."
-)
+threads_option = click.option("--threads", type=whole, default=1, metavar="N", help="Threads of each process.")
 
 
 def _set_data(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

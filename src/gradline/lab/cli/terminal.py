@@ -20,13 +20,13 @@ HEADER = 9
 """Characters of a line of a column's header, if its words allow it."""
 
 
-def console(*, stderr: bool = False) -> Console:
-    """Return where to print: as wide as the terminal, or wide enough for everything."""
+def console(*, stderr: bool = False, quiet: bool = False) -> Console:
+    """Return where to print: as wide as the terminal, or wide enough for everything; a quiet one prints nothing."""
     from rich.console import Console
 
     stream = sys.stderr if stderr else sys.stdout
     width = shutil.get_terminal_size((80, 24)).columns if stream.isatty() else WIDE
-    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False)
+    return Console(stderr=stderr, width=width, highlight=False, soft_wrap=False, quiet=quiet)
 
 
 def warn(text: str) -> None:

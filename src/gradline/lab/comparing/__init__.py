@@ -23,8 +23,8 @@ from gradline.lab.methods import GROUPS, METHODS, Method
 from gradline.lab.problems import Script
 from gradline.lab.problems.script import check, script
 from gradline.lab.studies import Setting, Study, StudyError
+from gradline.lab.studies.reading import named
 from gradline.lab.studies.running import run_study
-from gradline.lab.studies.toml import unknown
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.formatting import duration, number, plural
 from gradline.lab.tools.threads import threads as thread_count
@@ -150,19 +150,16 @@ def compare(
 
 
 def _methods(names: Sequence[str], notice: Callable[[str], None]) -> tuple[Method, ...]:
-    for name in names:
-        if name not in METHODS and name not in GROUPS:
-            raise StudyError(unknown("method", name, [*METHODS, *GROUPS]))
+    """Return the methods of these names; of `DEFAULT`, where there are none, those that are installed."""
     found = []
-    chosen = [one for name in names or DEFAULT for one in GROUPS.get(name, (name,))]
-    for name in dict.fromkeys(chosen):
-        reason = METHODS[name].unavailable()
+    for method in named("method", names or DEFAULT, METHODS, GROUPS):
+        reason = method.unavailable()
         if reason is None:
-            found.append(METHODS[name])
+            found.append(method)
         elif names:
-            raise StudyError(f"method {name} cannot be run: {reason}")
+            raise StudyError(f"method {method.name} cannot be run: {reason}")
         else:
-            notice(f"{name} is left out: {reason}")
+            notice(f"{method.name} is left out: {reason}")
     return tuple(found)
 
 

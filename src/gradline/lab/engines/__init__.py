@@ -1,21 +1,15 @@
-"""Engines turn runs into results: in lock-step where that can be done, else one after another.
+"""Engines turn runs into results: many of one network in lock-step, any other run by itself.
 
 ```python
-from types import SimpleNamespace
-import numpy as np
 from gradline.lab.engines import make
-from gradline.lab.methods import METHODS
-from gradline.lab.problems import Network
 from gradline.lab.jobs.runs import Run
+from gradline.lab.methods import METHODS
+from gradline.lab.problems import PROBLEMS
 
-random = np.random.default_rng(0)
-inputs, targets = random.normal(size=(60, 4)), np.eye(3)[random.integers(3, size=60)]
-data = SimpleNamespace(train_inputs=inputs, train_targets=targets, test_inputs=inputs[:0], test_targets=targets[:0])
-problem = Network(name="small", data="mine", hidden=(5,))
 runs = [
-    Run(problem=problem, method=METHODS["gols-i"], batch_size=10, seed=seed, budget=100) for seed in range(3)
+    Run(problem=PROBLEMS["iris"], method=METHODS["gols-i"], batch_size=10, seed=seed, budget=100) for seed in range(3)
 ]
-running = make(runs, data=data)
+running = make(runs)
 while running.active:
     running.advance()
 results = running.finished()
@@ -26,7 +20,7 @@ assert len(results) == 3 and results[0].columns["evaluations"][-1] >= 100
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradline.lab.jobs.result import Engine
 from gradline.lab.jobs.runs import Run
@@ -34,37 +28,29 @@ from gradline.lab.methods import SearchMethod
 from gradline.lab.problems import Network
 from gradline.protocol import Moments, Slope, Value, observes, observes_at_probes
 
-if TYPE_CHECKING:
-    from gradline.lab.problems.data import DataSet
-
 __all__ = ["Engine", "group_key", "lockstep_accepts", "make"]
 
 
-def make(runs: Sequence[Run], state: dict[str, Any] | None = None, data: DataSet | None = None) -> Engine:
+def make(runs: Sequence[Run], state: dict[str, Any] | None = None) -> Engine:
     """Create the engine of runs with equal `group_key`s.
 
     Args:
         runs: the runs. With a `state`: at least those that had not finished.
         state: what `state_dict()` returned, to continue from there bit for bit.
-        data: the data set of their problem; `None`: it is loaded.
     """
-    if not runs:
-        raise ValueError("runs must have at least one run (there is nothing to do), got none")
-    if len({run.key for run in runs}) < len(runs):
-        raise ValueError("runs must differ (results and states are named by their keys), but some are equal")
-    # Imported here: to name engines, as planners do, needs no torch.
-    if not all(lockstep_accepts(run) for run in runs):
-        from gradline.lab.engines.ordinary import Ordinary
-
-        return Ordinary(runs, data, state=state)
     keys = {group_key(run) for run in runs}
     if len(keys) > 1:
         raise ValueError(f"runs must have equal group keys (they share one network and its data), got {keys}")
+    # Imported here: to name engines, as planners do, needs no torch.
+    if not lockstep_accepts(runs[0]):
+        from gradline.lab.engines.ordinary import Ordinary
+
+        return Ordinary(runs[0], state=state)
     from gradline.lab.engines.lockstep import Lockstep
 
     problem = runs[0].problem
     assert isinstance(problem, Network)
-    return Lockstep(runs, data or problem.load(), state=state)
+    return Lockstep(runs, problem.load(), state=state)
 
 
 def lockstep_accepts(run: Run) -> bool:

@@ -1,4 +1,4 @@
-"""Runs one after another: any problem with any method. It is also the reference for lock-step."""
+"""One run by itself: any problem with any method. It is also the reference for lock-step."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ import copy
 import math
 import time
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,9 +27,7 @@ from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import Method, SearchMethod
 from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Searching, Stepper
-from gradline.lab.problems import Network
-from gradline.lab.problems.data import DataSet
-from gradline.lab.problems.networks import CHUNK, angle_between, task
+from gradline.lab.problems.networks import CHUNK, angle_between
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.isolation import isolated
@@ -37,96 +35,20 @@ from gradline.torch.private import foreach_add_, foreach_copy_
 from gradline.torch.snapshot import Snapshot
 
 NAME = "ordinary"
-VERSION = 2
-_Ended: TypeAlias = tuple[Run, Table, float, Status, str]
-"""A run that has ended: its table, its seconds, how it ended and why."""
+VERSION = 3
 IDLE = 100
 """Steps in a row without an evaluation that are an error: the budget would never be spent."""
 
 
 class Ordinary:
-    """Runs one after another; arguments as for `gradline.lab.engines.make`."""
+    """An engine of one run, from the beginning or from a state of `state_dict()`."""
 
-    def __init__(
-        self, runs: Sequence[Run], data: DataSet | None = None, *, state: dict[str, Any] | None = None
-    ) -> None:
-        self._data = data
-        self._waiting = list(runs)
-        self._training: _Training | None = None
-        self._done: list[_Ended] = []
-        self._evaluations = 0.0
-        for run in runs:
-            if not run.benchmark:
-                check_variances(run, None if data is None else len(data.train_inputs))
+    def __init__(self, run: Run, *, state: dict[str, Any] | None = None) -> None:
         if state is not None:
-            self._restore(runs_of_state(state, NAME, VERSION, runs), state)
-
-    @property
-    def active(self) -> int:
-        return len(self._waiting) + (self._training is not None)
-
-    @property
-    def evaluations(self) -> float:
-        return self._evaluations + (0.0 if self._training is None else self._training.evaluations)
-
-    def advance(self) -> None:
-        """Make one step of the current run."""
-        if self._training is None:
-            self._training = _Training(self._waiting.pop(0), self._data)
-            if not self._training.over:
-                self._training.measure()
-        training = self._training
-        training.iterate()
-        if training.over:
-            self._done.append(training.ended())
-            self._evaluations += training.evaluations
-            self._training = None
-
-    def finished(self) -> list[Result]:
-        done, self._done = self._done, []
-        return [table.result(run, seconds, NAME, status, reason) for run, table, seconds, status, reason in done]
-
-    def partial_results(self) -> dict[str, Measurements]:
-        return {} if self._training is None else {self._training.run.key: measurements(self._training.table.columns())}
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the exact state as tensors and plain values.
-
-        A run whose method cannot be resumed (most peers) begins anew.
-        """
-        training = None if self._training is None else self._training.state_dict()
-        again = [] if self._training is None or training is not None else [self._training.run]
-        return {
-            "engine": NAME,
-            "version": VERSION,
-            "evaluations": self._evaluations,
-            "waiting": [run.key for run in (*again, *self._waiting)],
-            "training": training,
-            "done": [
-                [run.key, table.state_dict(), seconds, status.value, reason]
-                for run, table, seconds, status, reason in self._done
-            ],
-        }
-
-    def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
-        self._evaluations = state["evaluations"]
-        self._waiting = [run(key) for key in state["waiting"]]
-        self._done = [
-            (run(key), Table.restored(table), seconds, Status(status), reason)
-            for key, table, seconds, status, reason in state["done"]
-        ]
-        if state["training"] is not None:
-            self._training = _Training(run(state["training"]["run"]), self._data)
-            self._training.load_state_dict(state["training"])
-
-
-class _Training:
-    """One run in progress."""
-
-    def __init__(self, run: Run, data: DataSet | None) -> None:
+            runs_of_state(state, NAME, VERSION, [run])(state["run"])
         self.run = run
-        self.table = Table(run.record_every)
-        self.over = False
+        self._table = Table(run.record_every)
+        self._over = self._taken = False
         self._status, self._reason = Status.DONE, ""
         self._time = _Stopwatch()
         self._idle = 0
@@ -134,26 +56,35 @@ class _Training:
         if run.benchmark:
             _warm_up(run.method)
         with self._apart(keep=False):
-            self._objective = _objective(run, data)
+            self._objective = _objective(run)
+        self._stepper: Stepper | None = None
         try:
             check_variances(run, self._objective.task.samples)
             with self._apart(), self._time:
                 self._stepper = run.method.build(self._objective)
         except Exception as error:
             self._fail(error)
+            return
+        if isinstance(self._stepper, Searching):
+            self._stepper.keep_direction = run.angle
+        if state is not None and state["training"] is not None:
+            self._restore(state["training"])
         else:
-            if run.angle and isinstance(self._stepper, Searching):
-                self._stepper.keep_direction = True
+            self._measure()
+
+    @property
+    def active(self) -> int:
+        return int(not self._over)
 
     @property
     def evaluations(self) -> float:
         """Evaluations so far, as they count for the budget."""
-        stepper: Stepper | None = getattr(self, "_stepper", None)
-        own = None if stepper is None or _foreign(self.run) else stepper.evaluations
-        return self._objective.counter.evaluations if own is None else own
+        own = None if self._stepper is None or _foreign(self.run) else self._stepper.evaluations
+        return self._objective.evaluations if own is None else own
 
-    def iterate(self) -> None:
-        if self.over:
+    def advance(self) -> None:
+        """Make one step."""
+        if self._over or self._stepper is None:
             return
         before = self.evaluations
         self._objective.begin()
@@ -169,42 +100,48 @@ class _Training:
         made = self.evaluations
         record = self._stepper.record
         if record is None:
-            self.table.add_step(made)
+            self._table.add_step(made)
         else:
-            self.table.add(made, record.evaluations, record.origin, record.outcome)
+            self._table.add(made, record.evaluations, record.origin, record.outcome)
         searched = record is not None and bool(record.transcript)
         stalled = record is not None and stuck(record) and ends_in_stall(self.run, self._objective.task.samples)
-        self.over = stalled or made >= self.run.budget
-        if self.table.due(made) or self.over:
-            self.measure(self._angle() if self.run.angle and searched else math.nan)
+        self._over = stalled or made >= self.run.budget
+        if self._table.due(made) or self._over:
+            self._measure(self._angle() if self.run.angle and searched else math.nan)
 
-    def ended(self) -> _Ended:
-        """Return the run, its table, and how it ended."""
-        return self.run, self.table, self._time.seconds, self._status, self._reason
+    def finished(self) -> list[Result]:
+        if not self._over or self._taken:
+            return []
+        self._taken = True
+        return [self._table.result(self.run, self._time.seconds, NAME, self._status, self._reason)]
+
+    def partial_results(self) -> dict[str, Measurements]:
+        return {self.run.key: measurements(self._table.columns())}
 
     def _fail(self, error: Exception) -> None:
         """Record an error of the method as the result of a run of a comparison; raise it in other runs."""
         if not self.run.benchmark:
             raise error
         lines = str(error).strip().splitlines()
-        self._status, self.over = Status.FAILED, True
+        self._status, self._over = Status.FAILED, True
         self._reason = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
     @torch.no_grad()
-    def measure(self, angle: float = math.nan) -> None:
+    def _measure(self, angle: float = math.nan) -> None:
         """Measure losses and errors, and end a run whose parameters are not finite any more."""
+        assert self._stepper is not None
         with self._apart(keep=False), self._stepper.measured() as model:
             was_training = model.training
             model.eval()
             measured = self._objective.task.measure(model)
-            if self.over and self._objective.task.test is not None:
+            if self._over and self._objective.task.test is not None:
                 loss, error = self._objective.task.test(model)
                 measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
-        self.table.fill(self.table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
+        self._table.fill(self._table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
         finite = math.isfinite(measured.train_loss) or all(bool(x.isfinite().all()) for x in self._objective.parameters)
         if not finite:
-            self._status, self.over = Status.DIVERGED, True
+            self._status, self._over = Status.DIVERGED, True
 
     @contextlib.contextmanager
     def _apart(self, *, keep: bool = True) -> Iterator[None]:
@@ -239,33 +176,31 @@ class _Training:
             here.restore()
         return total
 
-    def state_dict(self) -> dict[str, Any] | None:
-        """Return the run as tensors and plain values; `None`: it has to begin anew."""
-        stepper = self._stepper.state_dict()
-        if stepper is None:
-            return None
-        return copy.deepcopy(
-            {
-                "run": self.run.key,
-                "model": dict(self._objective.model.state_dict()),
-                "stepper": stepper,
-                "counted": [self._objective.counter.forwards, self._objective.counter.backwards],
-                "steps": self._objective.steps,
-                "drawn": self._objective.drawn,
-                "random": self._random,
-                "table": self.table.state_dict(),
-                "seconds": [self._time.seconds, self._time.cpu_seconds],
-            }
-        )
+    def state_dict(self) -> dict[str, Any]:
+        """Return the exact state as tensors and plain values; a method that cannot be resumed (most peers) has none."""
+        stepper = None if self._stepper is None else self._stepper.state_dict()
+        training = {
+            "model": dict(self._objective.model.state_dict()),
+            "stepper": stepper,
+            "counted": [self._objective.forwards, self._objective.backwards],
+            "steps": self._objective.steps,
+            "drawn": self._objective.drawn,
+            "random": self._random,
+            "table": self._table.state_dict(),
+            "seconds": [self._time.seconds, self._time.cpu_seconds],
+        }
+        state = {"engine": NAME, "version": VERSION, "run": self.run.key}
+        return state | {"training": None if stepper is None else copy.deepcopy(training)}
 
-    def load_state_dict(self, state: dict[str, Any]) -> None:
+    def _restore(self, state: dict[str, Any]) -> None:
+        assert self._stepper is not None
         objective = self._objective
         objective.model.load_state_dict(state["model"])
         self._stepper.load_state_dict(copy.deepcopy(state["stepper"]))
-        objective.counter.forwards, objective.counter.backwards = state["counted"]
+        objective.forwards, objective.backwards = state["counted"]
         objective.steps, objective.drawn, self._random = state["steps"], state["drawn"], state["random"]
         self._time.seconds, self._time.cpu_seconds = state["seconds"]
-        self.table = Table.restored(state["table"])
+        self._table = Table.restored(state["table"])
 
 
 @contextlib.contextmanager
@@ -292,16 +227,13 @@ class _Stopwatch:
         self.cpu_seconds += time.thread_time() - self._begin[1]
 
 
-def _objective(run: Run, data: DataSet | None) -> Objective:
+def _objective(run: Run) -> Objective:
     """Return what a run trains: its task, and the batches of its probes and directions."""
-    if data is not None and isinstance(run.problem, Network):
-        made = task(run.problem, data, seed=run.seed)
-    else:
-        made = run.problem.build(run.seed)
+    task = run.problem.build(run.seed)
     return Objective(
-        made,
-        probe_batches(run, made.samples),
-        direction_batches(run, made.samples),
+        task,
+        probe_batches(run, task.samples),
+        direction_batches(run, task.samples),
         static=run.sampling is Sampling.STATIC,
         reuse_gradient=reuses(run),
         diagonal=run.diagonal,

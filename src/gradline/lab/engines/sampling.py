@@ -63,13 +63,9 @@ def runs_of_state(state: dict[str, Any], engine: str, version: int, runs: Sequen
     return find
 
 
-def check_variances(run: Run, samples: int | None) -> None:
-    """Raise a `ValueError` for a run whose search needs variances and whose batches have none.
-
-    Without a number of training samples that of its problem is taken.
-    """
+def check_variances(run: Run, samples: int) -> None:
+    """Raise a `ValueError` for a run whose search needs variances and whose batches have none."""
     if isinstance(run.method, SearchMethod) and observes(run.method.search) is Moments:
-        samples = run.problem.samples if samples is None else samples
         size = (direction_batches(run, samples) or probe_batches(run, samples)).size
         rule, reason = f"at least 2 with {run.method.name}", "a variance is estimated from how samples differ"
         require(size > 1, "batch_size", rule, reason, size)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
@@ -203,14 +203,8 @@ def quantiles(curve: Curve, measure: Measure) -> Band:
     return Band(x, *pd.DataFrame(measure.shown(rows)).quantile([0.5, 0.25, 0.75]).to_numpy())
 
 
-class Planned(NamedTuple):
-    """Number of seeds and budget that a study has for one setting."""
-
-    problem: str
-    method: str
-    batch_size: int
-    seeds: int
-    budget: int
+Plan: TypeAlias = dict[tuple[str, str, int], tuple[int, int]]
+"""Number of seeds and budget that a study has for a problem, method and batch size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -218,7 +212,7 @@ class Curves:
     """The numbers of a figure that is a grid of panels of curves."""
 
     curves: tuple[Curve, ...]
-    planned: tuple[Planned, ...] = ()
+    planned: Plan = field(default_factory=dict)
     """Settings of the whole study; `notes` compares the curves with them."""
 
     def of(self, **wanted: Any) -> list[Curve]:
@@ -232,39 +226,33 @@ class Curves:
         ]
 
     def part(self, *problems: str) -> Curves:
-        planned = tuple(one for one in self.planned if one.problem in problems)
+        planned = {key: plan for key, plan in self.planned.items() if key[0] in problems}
         return Curves(tuple(self.of(problem=problems)), planned)
 
     def notes(self) -> list[str]:
         """Return what is missing of the whole study: methods, batch sizes, seeds, evaluations."""
         shown = {(curve.problem, curve.method, curve.batch_size): curve for curve in self.curves}
-        problems = self.values_of("problem")
-        planned = [one for one in self.planned if one.problem in problems]
-        methods, sizes = ({getattr(curve, name) for curve in self.curves} for name in ("method", "batch_size"))
-        notes = [f"no runs of {labels.method(name)}" for name in _names(planned, "method") if name not in methods]
-        if unseen := [str(size) for size in sorted(_names(planned, "batch_size")) if size not in sizes]:
-            notes.append(f"none at B = {' and '.join(unseen)}")
-        for one in planned:
-            if one.method in methods and one.batch_size in sizes and one[:3] not in shown:
-                where = f"{labels.problem(one.problem)}, " if len(problems) > 1 else ""
-                notes.append(f"none of {labels.method(one.method)} at {where}B = {one.batch_size}")
-        there = [(one, shown[one[:3]]) for one in planned if one[:3] in shown]
-        seeds = {(len(curve.seeds), one.seeds) for one, curve in there if len(curve.seeds) < one.seeds}
-        if seeds:
-            low, high = (some(len(curve.seeds) for _, curve in there) for some in (min, max))
-            notes.append(f"{low if low == high else f'{low} to {high}'} of {max(many for _, many in seeds)} seeds")
+        problems, methods, sizes = ({key[place] for key in shown} for place in range(3))
+        planned = {key: plan for key, plan in self.planned.items() if key[0] in problems}
+        names = dict.fromkeys(method for _, method, _ in planned)
+        notes = [f"no runs of {labels.method(name)}" for name in names if name not in methods]
+        if unseen := sorted({size for *_, size in planned} - sizes):
+            notes.append(f"none at B = {' and '.join(map(str, unseen))}")
+        for problem, method, size in planned:
+            if (problem, method, size) not in shown and method in methods and size in sizes:
+                where = f"{labels.problem(problem)}, " if len(problems) > 1 else ""
+                notes.append(f"none of {labels.method(method)} at {where}B = {size}")
+        there = [(len(shown[key].seeds), *plan, key[0]) for key, plan in planned.items() if key in shown]
+        if fewer := [seeds for made, seeds, *_ in there if made < seeds]:
+            low, high = (some(made for made, *_ in there) for some in (min, max))
+            notes.append(f"{low if low == high else f'{low} to {high}'} of {max(fewer)} seeds")
         ends = {curve.problem: int(curve.x[-1]) for curve in self.curves if curve.measure != "step"}
-        short = {(ends[one.problem], one.budget) for one, _ in there if ends.get(one.problem, one.budget) < one.budget}
-        notes += [f"{end:,} of {budget:,} evaluations" for end, budget in sorted(short)]
-        return notes
+        short = {(ends[name], budget) for *_, budget, name in there if ends.get(name, budget) < budget}
+        return notes + [f"{end:,} of {budget:,} evaluations" for end, budget in sorted(short)]
 
     def values_of(self, name: str) -> list[Any]:
         """Return the different values of a field, in their order."""
         return list(dict.fromkeys(getattr(curve, name) for curve in self.curves))
-
-
-def _names(planned: Sequence[Planned], field: str) -> list[Any]:
-    return list(dict.fromkeys(getattr(one, field) for one in planned))
 
 
 def curves_of(
@@ -282,8 +270,8 @@ def curves_of(
     Other choices are those of `select`. Raises `MissingRuns`, naming the study.
     """
     planned = planned_by(study)
-    problems = list(dict.fromkeys(one.problem for one in planned)) if problems is None else problems
-    methods = list(dict.fromkeys(one.method for one in planned)) if methods is None else methods
+    problems = list(dict.fromkeys(problem for problem, *_ in planned)) if problems is None else problems
+    methods = list(dict.fromkeys(method for _, method, _ in planned)) if methods is None else methods
     runs = select(traces(source), problems=problems, methods=methods, **choice)
     if not runs:
         raise missing(what, study)
@@ -291,11 +279,14 @@ def curves_of(
 
 
 @cache
-def planned_by(study: str) -> tuple[Planned, ...]:
+def planned_by(study: str) -> Plan:
     """Return the settings of a study that comes with gradline."""
     from gradline.lab import studies
 
-    seeds: dict[tuple[str, str, int, int], set[int]] = {}
+    seeds: dict[tuple[str, str, int], list[int]] = {}
+    budgets = {}
     for run in studies.plan(studies.load(study)):
-        seeds.setdefault((run.problem.name, run.method.name, run.batch_size, run.budget), set()).add(run.seed)
-    return tuple(Planned(*key[:3], len(some), key[3]) for key, some in seeds.items())
+        key = run.problem.name, run.method.name, run.batch_size
+        seeds.setdefault(key, []).append(run.seed)
+        budgets[key] = run.budget
+    return {key: (len(set(some)), budgets[key]) for key, some in seeds.items()}

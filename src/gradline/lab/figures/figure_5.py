@@ -47,11 +47,7 @@ class Data:
 def data(*, reach: float = 10.0, points: int = 51, batch_size: int = 10, repetition: bool = True) -> Data:
     """Evaluate the loss over two weights around 0, the other weights being those of the random start.
 
-    Args:
-        reach: the weights go from minus this to this.
-        points: of the grid, along each axis.
-        batch_size: samples in a mini-batch.
-        repetition: whether a sample may be drawn twice for one mini-batch (here, as the paper says, it may).
+    A sample may be drawn twice for one mini-batch, as the paper says.
     """
     import torch
 

@@ -8,7 +8,7 @@ first dozen whose optimum along -∇L is nearest to the middle of that range.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from gradline.lab.problems.data import load
 
@@ -21,16 +21,11 @@ SEED = 7
 HIDDEN = 10
 
 
-class Iris(NamedTuple):
-    """A network, the losses of its samples, and the 150 samples."""
+def iris(*, training: int = 0) -> tuple[nn.Module, Callable[[Tensor, Tensor], Tensor], tuple[Tensor, Tensor]]:
+    """Return the network, the losses of its samples, and the 150 samples.
 
-    model: nn.Module
-    loss: Callable[[Tensor, Tensor], Tensor]
-    data: tuple[Tensor, Tensor]
-
-
-def iris(*, training: int = 0) -> Iris:
-    """Return the network at its random start, or after so many full-batch evaluations of GOLS-I."""
+    The network is at its random start, or has been trained for so many full-batch evaluations by GOLS-I.
+    """
     import torch
 
     import gradline
@@ -53,4 +48,4 @@ def iris(*, training: int = 0) -> Iris:
     while optimizer.evaluations < training:
         optimizer.step(closure)
     model.zero_grad()
-    return Iris(model, loss, (inputs, targets))
+    return model, loss, (inputs, targets)

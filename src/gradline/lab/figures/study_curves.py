@@ -30,7 +30,7 @@ def _with_best_adam(found: Curves) -> Curves:
     """Return the curves with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
     adam = tuple(GROUPS["adam"])
     curves = [curve for curve in found.of(batch_size=100) if curve.method not in adam]
-    planned = [one for one in found.planned if one.method not in adam]
+    planned = {key: plan for key, plan in found.planned.items() if key[1] not in adam}
     for problem in found.values_of("problem"):
         some = found.of(problem=problem, method=adam, batch_size=100)
         ends = {
@@ -41,8 +41,8 @@ def _with_best_adam(found: Curves) -> Curves:
         if ends:
             best = min(ends, key=ends.__getitem__)
             curves += [curve for curve in some if curve.method == best]
-            planned += [one for one in found.planned if (one.problem, one.method) == (problem, best)]
-    return Curves(tuple(curves), tuple(planned))
+            planned |= {key: plan for key, plan in found.planned.items() if key[:2] == (problem, best)}
+    return Curves(tuple(curves), planned)
 
 
 ENTRIES = (

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import missing, select
@@ -20,58 +19,45 @@ CAPTION = (
     "each evaluation that resolved the step: the median over the runs of training loss and test error."
 )
 NEEDS = ("direction-vs-step",)
+SETTING = ["method", "direction_batch_size", "batch_size"]
 MEASURES = {"train_loss": "training loss", "test_error": "test error"}
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """Medians over the runs, at the end of the budget: methods × direction batch sizes × batch sizes."""
+def data(source: Source) -> pd.DataFrame:
+    """Return medians over the runs of a source at the end of the budget.
 
-    methods: tuple[str, ...]
-    direction_batch_sizes: NDArray[np.int64]
-    batch_sizes: NDArray[np.int64]
-    runs: NDArray[np.int64]
-    """Number of runs."""
-    train_loss: Array
-    test_error: Array
-
-
-def data(source: Source) -> Data:
-    """Return the medians of the runs of a source; NaN where there are no runs."""
+    There is a row for each method, batch size of directions and batch size, with a column for each measure.
+    """
     runs = select(traces(source), problems=("bcwd-netpi",), methods=("gols-i", "prls"), directions=True)
     if not runs:
         raise missing("the figure of direction-vs-step", NEEDS[0])
-    methods = tuple(dict.fromkeys(run.method for run in runs))
-    directions = sorted({run.direction_batch_size or 0 for run in runs})
-    sizes = sorted({run.batch_size for run in runs})
-    shape = (len(methods), len(directions), len(sizes))
-    counts = np.zeros(shape, dtype=np.int64)
-    medians = {name: np.full(shape, np.nan) for name in MEASURES}
-    for place in np.ndindex(shape):
-        setting = (methods[place[0]], directions[place[1]], sizes[place[2]])
-        there = [run for run in runs if (run.method, run.direction_batch_size, run.batch_size) == setting]
-        counts[place] = len(there)
-        for name in MEASURES:
-            if there:
-                medians[name][place] = np.median([run.on_grid(name)[-1] for run in there])
-    return Data(methods, np.array(directions), np.array(sizes), counts, medians["train_loss"], medians["test_error"])
+    ends = [
+        {name: getattr(run, name) for name in SETTING} | {name: run.on_grid(name)[-1] for name in MEASURES}
+        for run in runs
+    ]
+    return pd.DataFrame(ends).groupby(SETTING).agg(_median)
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
+def _median(values: pd.Series[Any]) -> float:
+    return float(np.median(values))  # NaN, not the median of the others, if a run has none
+
+
+def draw(data: pd.DataFrame, inks: Inks = LIGHT) -> style.Figure:
     """Draw a row for each method: training loss left, test error right, with the numbers in the fields."""
+    methods, directions, sizes = (sorted(data.index.unique(name)) for name in SETTING)
     with style.settings(inks):
-        height = 0.4 + 0.45 * len(data.direction_batch_sizes)
-        figure, axes = style.panels(len(data.methods), 2, height=0.5 + len(data.methods) * (height + 0.7))
+        height = 0.4 + 0.45 * len(directions)
+        figure, axes = style.panels(len(methods), 2, height=0.5 + len(methods) * (height + 0.7))
         letters = iter("abcdefgh")
-        for row, method in enumerate(data.methods):
+        for row, method in enumerate(methods):
             for axis, (name, title) in zip(axes[row], MEASURES.items(), strict=True):
-                shown = getattr(data, name)
-                _heat(axis, shown[row], shown, logarithmic=name == "train_loss")
-                for which, sizes in ((axis.xaxis, data.batch_sizes), (axis.yaxis, data.direction_batch_sizes)):
-                    which.set_ticks(np.arange(len(sizes)) + 0.5, [str(size) for size in sizes])
+                fields = data.loc[method, name].unstack().reindex(index=directions, columns=sizes)
+                _heat(axis, fields.to_numpy(), data[name].to_numpy(), logarithmic=name == "train_loss")
+                for which, ticks in ((axis.xaxis, sizes), (axis.yaxis, directions)):
+                    which.set_ticks(np.arange(len(ticks)) + 0.5, [str(size) for size in ticks])
                     which.set_tick_params(length=0)
                 style.letter(axis, next(letters), f"{labels.method(method)}, {title}")
-                if row + 1 == len(data.methods):
+                if row + 1 == len(methods):
                     axis.set_xlabel("samples of an evaluation that resolves the step")
             axes[row, 0].set_ylabel("samples of the direction")
     return figure

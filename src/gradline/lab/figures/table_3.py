@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from statistics import fmean
-from typing import Any, NamedTuple
+import pandas as pd
 
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.curves import missing, select
@@ -23,52 +21,38 @@ PUBLISHED = {"gols-i": (1, 28, 11, 1.3), "prls": (1, 7, 7, 2.7)}
 """The paper's numbers; it does not distinguish PrLS's first iteration from the others."""
 
 
-class ProbeCounts(NamedTuple):
-    """Evaluations in an iteration of a method's runs."""
-
-    method: str
-    runs: int
-    fewest: int
-    most: int
-    most_later: int
-    """After the first iteration."""
-    mean: float
-
-
-def data(source: Source) -> tuple[ProbeCounts, ...]:
-    """Return the numbers of probes per iteration of the runs of a source."""
-    counted: dict[str, list[dict[str, Any]]] = {}
-    for run in select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls")):
-        if run.summary["probes_max"]:
-            counted.setdefault(run.method, []).append(run.summary)
-    if not counted:
-        raise missing("table 3", "netpi-10")
-    return tuple(
-        ProbeCounts(
-            method,
-            len(runs),
-            min(run["probes_min"] for run in runs),
-            max(run["probes_max"] for run in runs),
-            max(run["probes_max_later"] for run in runs),
-            fmean(run["probes_mean"] for run in runs),
-        )
-        for method, runs in counted.items()
-    )
-
-
 HEADER = ("method", "runs", "fewest", "most", "most after the first", "mean")
 
 
-def cells(data: Sequence[ProbeCounts]) -> list[list[str]]:
+def data(source: Source) -> pd.DataFrame:
+    """Return the number of runs and the numbers of probes per iteration of each method, from the runs of a source."""
+    found = select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls"))
+    counted = [{"method": run.method, **run.summary} for run in found if run.summary["probes_max"]]
+    if not counted:
+        raise missing("table 3", "netpi-10")
+    return (
+        pd.DataFrame(counted)
+        .groupby("method", sort=False)
+        .agg(
+            runs=("method", "size"),
+            fewest=("probes_min", "min"),
+            most=("probes_max", "max"),
+            most_later=("probes_max_later", "max"),
+            mean=("probes_mean", "mean"),
+        )
+    )
+
+
+def cells(data: pd.DataFrame) -> list[list[str]]:
     """Return the table as text, with the paper's row below each of ours."""
     lines = []
-    for row in data:
-        lines.append([labels.method(row.method), *map(str, row[1:-1]), f"{row.mean:.2f}"])
-        lines.append(["in the paper", "10", *map(str, PUBLISHED[row.method])])
+    for method, *counts, mean in data.itertuples(name=None):
+        lines.append([labels.method(method), *map(str, counts), f"{mean:.2f}"])
+        lines.append(["in the paper", "10", *map(str, PUBLISHED[method])])
     return lines
 
 
-def draw(data: Sequence[ProbeCounts], inks: Inks = LIGHT) -> style.Figure:
+def draw(data: pd.DataFrame, inks: Inks = LIGHT) -> style.Figure:
     """Draw the table; the paper's rows are in italics."""
     lines = cells(data)
     with style.settings(inks):

@@ -15,7 +15,7 @@ import hashlib
 import io
 import json
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +26,7 @@ from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Absent
 from gradline.lab.problems import Problem
 from gradline.lab.tools.files import Report, atomic_write
-from gradline.lab.tools.versions import version
+from gradline.lab.tools.imports import version
 
 FORMAT = 2
 
@@ -45,15 +45,14 @@ class Checkpoint:
     """Whether it has a state; otherwise it only says which runs are advanced together."""
 
     def state(self) -> dict[str, Any] | None:
-        """Return the engine's state, or `None` if it has none. Raises `CheckpointError`."""
+        """Return the engine's state, or `None` if the file has none. Raises `CheckpointError`."""
         import torch
 
+        if not self.path.exists() or not read(self.path).has_state:
+            return None
         try:
             with zipfile.ZipFile(self.path) as archive:
-                if "state.pt" not in archive.namelist():
-                    return None
-                content = archive.read("state.pt")
-            state: dict[str, Any] = torch.load(io.BytesIO(content), weights_only=True)
+                state: dict[str, Any] = torch.load(io.BytesIO(archive.read("state.pt")), weights_only=True)
         except Exception as error:  # zipfile, pickle and torch raise many types for damaged files
             raise CheckpointError(f"its state cannot be read: {error}") from error
         return state
@@ -108,19 +107,11 @@ class Checkpoints:
                 self._report(f"{path} is not used (it holds other runs too): its runs start anew")
         return found
 
-    def remove(self, runs: Iterable[Run]) -> None:
-        """Remove the checkpoints of any of these runs, which are no longer advanced together."""
-        keys = {run.key for run in runs}
-        self._remove(lambda held: not held.isdisjoint(keys))
-
     def remove_finished(self, stored: set[str]) -> None:
         """Remove the checkpoints whose runs are all stored."""
-        self._remove(lambda held: held <= stored)
-
-    def _remove(self, condition: Callable[[set[str]], bool]) -> None:
         for path in self.folder.glob("*.zip"):
             with suppress(CheckpointError, FileNotFoundError):
-                if condition({run.key for run in read(path).runs}):
+                if {run.key for run in read(path).runs} <= stored:
                     path.unlink(missing_ok=True)
 
 

@@ -57,7 +57,7 @@ class Following:
         """Read partial results, and results of `stored` runs, if the interval has passed or `now` is true."""
         if self._follower is None or not (now or time.monotonic() >= self._next):
             return
-        for path in sorted(self._folder.glob(f"*{SUFFIX}"), key=_modified):
+        for path in self._folder.glob(f"*{SUFFIX}"):
             for key, measured in read(path).items():
                 if key in self._runs and key not in self._finished:
                     self._measured[key] = self._runs[key], measured
@@ -78,13 +78,6 @@ class Following:
             except OSError as error:
                 self._follower = None
                 self._message(f"the live view ends here ({error}); the study goes on")
-
-
-def _modified(path: Path) -> float:
-    try:
-        return path.stat().st_mtime
-    except OSError:
-        return 0.0
 
 
 def write(path: Path, runs: dict[str, Measurements]) -> None:

@@ -70,21 +70,14 @@ class Meter:
         """Count runs as finished: stored, or given up."""
         self._finished |= keys & set(self._budgets)
 
-    def reported(self, task: Task) -> int:
-        """Return the evaluations of a task, including those of its checkpoint."""
-        progress = self._progress(task)
-        self._made[task.name] = max(self._made.get(task.name, 0), progress.get("made", 0))
-        return progress.get("evaluations", 0)
-
-    def saved(self, task: Task) -> int:
-        """Return the number of runs that a task has stored."""
-        return self._progress(task).get("saved", 0)
-
-    def _progress(self, task: Task) -> dict[str, int]:
+    def report(self, task: Task) -> dict[str, int]:
+        """Return what the worker of a task has reported, if anything; see `gradline.lab.jobs.work`."""
         try:
-            return json.loads(self._settings.progress(task).read_text(encoding="utf-8"))  # type: ignore[no-any-return]
+            found: dict[str, int] = json.loads(self._settings.progress(task).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
+        self._made[task.name] = max(self._made.get(task.name, 0), found["made"])
+        return found
 
     def snapshot(self, tasks: list[Task], **counts: int) -> Snapshot:
         """Return the progress, with the counts of runs and workers that a `Snapshot` has."""
@@ -94,7 +87,7 @@ class Meter:
             keys = [run.key for run in task.runs if run.key in self._budgets]
             budget = sum(self._budgets[key] for key in keys)
             counted = sum(self._budgets[key] for key in keys if key in self._finished)
-            new = max(min(self.reported(task), budget) - counted, 0.0)
+            new = max(min(self.report(task).get("evaluations", 0), budget) - counted, 0.0)
             evaluations += new
             price += sum(self._costs[key] for key in keys) * new / budget if budget else 0.0
         now, total, budget = time.monotonic(), sum(self._costs.values()), sum(self._budgets.values())

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems.task import Measured
-from gradline.lab.tools.versions import version
+from gradline.lab.tools.imports import version
 from gradline.protocol import Origin, Outcome, Stop
 
 _ITERATION = ("evaluations", "probes", "step", "stop", "slope", "norm")
@@ -226,7 +226,7 @@ class Engine(Protocol):
         """Return what has been measured of the unfinished runs, by their keys."""
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the exact state as tensors, numbers, strings, lists and dicts."""
+        """Return the exact state of unfinished runs as tensors, numbers, strings, lists and dicts."""
 
 
 MakeEngine: TypeAlias = Callable[[Sequence[Run], dict[str, Any] | None], Engine]

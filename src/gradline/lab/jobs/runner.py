@@ -26,7 +26,7 @@ from types import FrameType
 
 import filelock
 
-from gradline.lab.jobs.checkpoints import Checkpoints
+from gradline.lab.jobs.checkpoints import Checkpoint, Checkpoints
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
 from gradline.lab.jobs.locks import is_free, remove_locks
@@ -42,7 +42,7 @@ from gradline.lab.tools.formatting import plural
 from gradline.searches.arguments import require
 
 DEATHS = 3
-"""Workers that may die over one task without progress before it is divided, or given up."""
+"""Workers that may die over one task without progress before its runs are tried alone, or given up."""
 SILENCE = 180.0
 """Seconds without progress of any worker after which a message says so."""
 ELSEWHERE_INTERVAL = 2.0
@@ -167,17 +167,19 @@ class _Runner:
             unfinished = tuple(rest.pop(run.key) for run in checkpoint.runs if run.key in rest)
             if checkpoint.has_state:
                 self.message(f"resuming {plural(len(unfinished), 'run')} from {checkpoint.path.name}")
-            self.submit_task(executor, unfinished)
-        new = groups(list(rest.values()), self.workers, self.key)
-        for group in new:  # the grouping decides the rounding: whoever resumes keeps it
-            self.checkpoints.write(self.checkpoints.of(group), None)
-        for group in new:
-            self.submit_task(executor, group)
+            self.submit_task(executor, unfinished, checkpoint)
+        new = [self.checkpoints.of(group) for group in groups(list(rest.values()), self.workers, self.key)]
+        for checkpoint in new:  # the grouping decides the rounding: whoever resumes keeps it
+            self.checkpoints.write(checkpoint, None)
+        for checkpoint in new:
+            self.submit_task(executor, checkpoint.runs, checkpoint)
 
-    def submit_task(self, executor: Executor, runs: tuple[Run, ...], deaths: tuple[int, float] = (0, 0)) -> None:
+    def submit_task(
+        self, executor: Executor, runs: tuple[Run, ...], checkpoint: Checkpoint, deaths: tuple[int, float] = (0, 0)
+    ) -> None:
         if self.interrupted:
             return
-        task = Task(next(self.names), runs)
+        task = Task(next(self.names), runs, checkpoint)
         self.deaths[task.name] = deaths
         self.tasks[executor.submit(execute, task, self.settings, self.make_engine)] = task
 
@@ -218,21 +220,22 @@ class _Runner:
             report = future.result()
         except Exception as raised:
             error = raised
-        new = self.note_stored(task)
+        new = self.note_stored(task.runs)
         self.made |= new if report is None else set(report.saved)
         if report is not None:
             for text in report.messages:
                 self.message(text)
-            self.wait_for(run for run in self.unfinished(task) if run.key in report.busy)
+            self.wait_for(run for run in self.unfinished(task.runs) if run.key in report.busy)
         elif isinstance(error, CancelledError):  # by us, or by a cluster that has lost its scheduler
             if not self.interrupted:
                 self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
         elif isinstance(error, TaskError):
-            self.retry_alone(executor, task, error)
+            self.retry_alone(executor, task, error.error, error.trace)
         elif error is not None and died(error):
             self.resubmit(executor, task)
         else:
             self.give_up(task, f"{type(error).__name__}: {error}")
+        self.settings.remove_reports(task)
 
     def wait_for(self, runs: Iterable[Run]) -> None:
         """Wait for runs that another process computes."""
@@ -241,62 +244,54 @@ class _Runner:
             self.message(f"{plural(len(busy), 'run')} being made by another process: waiting for the results")
         self.elsewhere |= busy
 
-    def note_stored(self, task: Task) -> set[str]:
-        """Note which runs of a task are stored, and return the keys of those that are new."""
-        missing = {run.key for run in self.store.missing(task.runs)}
-        new = {run.key for run in task.runs} - missing - self.stored
+    def note_stored(self, runs: Iterable[Run]) -> set[str]:
+        """Note which runs are stored, and return the keys of those that are new."""
+        new = {run.key for run in runs if self.store.has(run)} - self.stored
         self.stored |= new
         self.meter.finish(new)
         return new
 
-    def unfinished(self, task: Task) -> tuple[Run, ...]:
-        """Return the runs of a task without a result."""
-        return tuple(run for run in task.runs if run.key not in self.stored)
-
-    def retry_alone(self, executor: Executor, task: Task, failed: TaskError) -> None:
-        """Submit each run of a failed task alone: which one failed is not known."""
-        if len(task.runs) == 1 or self.interrupted:
-            self.give_up(task, failed.error, failed.trace)
-            return
-        self.observer.error(f"one of {plural(len(task.runs), 'run')} failed, each is tried alone: {failed.error}")
-        runs = self.unfinished(task)
-        self.checkpoints.remove(runs)
-        for run in runs:
-            self.submit_task(executor, (run,))
+    def unfinished(self, runs: Iterable[Run]) -> tuple[Run, ...]:
+        """Return the runs without a result."""
+        return tuple(run for run in runs if run.key not in self.stored)
 
     def resubmit(self, executor: Executor, task: Task) -> None:
-        """Submit the task of a dead worker again; after some deaths without progress in two halves, or not at all."""
-        runs = self.unfinished(task)
+        """Submit the task of a dead worker again; after some deaths without progress run by run."""
+        runs = self.unfinished(task.runs)
         deaths, evaluations = self.deaths[task.name]
-        reached = self.meter.reported(task)
+        reached = self.meter.report(task).get("evaluations", 0)
         deaths = 1 if reached > evaluations or len(runs) < len(task.runs) else deaths + 1
-        self.settings.remove_reports(task)
         if self.interrupted or not runs:
             return
         if deaths < DEATHS:
             self.observer.error(f"a worker died: its {plural(len(runs), 'run')} are given to another one")
-            self.submit_task(executor, runs, (deaths, reached))
-        elif len(runs) > 1:
-            some = plural(len(runs), "run")
-            self.observer.error(f"{deaths} workers died over the same {some}: trying them in two halves")
-            self.checkpoints.remove(runs)
-            middle = len(runs) // 2
-            for half in (runs[:middle], runs[middle:]):
-                self.submit_task(executor, half, (deaths - 1, reached))
+            self.submit_task(executor, runs, task.checkpoint, (deaths, reached))
         else:
-            self.give_up(task, f"its worker died {deaths} times (was it out of memory?)")
+            reason = f"its worker died {deaths} times (was it out of memory?)"
+            self.retry_alone(executor, task, reason, deaths=(deaths - 1, reached))
+
+    def retry_alone(
+        self, executor: Executor, task: Task, reason: str, trace: str = "", deaths: tuple[int, float] = (0, 0)
+    ) -> None:
+        """Submit each run of a failed task alone, as which one failed is not known; give up a run that was alone."""
+        if len(task.runs) == 1 or self.interrupted:
+            self.give_up(task, reason, trace)
+            return
+        self.observer.error(f"one of {plural(len(task.runs), 'run')} failed, each is tried alone: {reason}")
+        task.checkpoint.path.unlink(missing_ok=True)
+        for run in self.unfinished(task.runs):
+            self.submit_task(executor, (run,), self.checkpoints.of([run]), deaths)
 
     def give_up(self, task: Task, reason: str, trace: str = "") -> None:
-        runs = self.unfinished(task)
+        runs = self.unfinished(task.runs)
         self.failures += [Failure(run.key, reason, trace) for run in runs]
         self.meter.finish({run.key for run in runs})
         self.observer.error(f"{runs[0].key} failed: {reason}" if runs else reason)
 
     def check_elsewhere(self, executor: Executor) -> None:
         """Check runs of other processes: stored by now, still in progress, or left by a process that died."""
-        task = Task("elsewhere", tuple(self.elsewhere.values()))
-        self.note_stored(task)
-        self.elsewhere = {run.key: run for run in self.unfinished(task)}
+        self.note_stored(self.elsewhere.values())
+        self.elsewhere = {run.key: run for run in self.unfinished(self.elsewhere.values())}
         free = [run for key, run in self.elsewhere.items() if is_free(self.settings.directory, key)]
         for run in free:
             del self.elsewhere[run.key]
@@ -304,14 +299,15 @@ class _Runner:
 
     def snapshot(self) -> Snapshot:
         tasks = [task for future, task in self.tasks.items() if not future.done()]
+        reports = [report for report in map(self.meter.report, tasks) if report]
         return self.meter.snapshot(
             tasks,
             runs=len(self.runs),
             before=self.before,
-            done=len(self.stored) - self.before + sum(self.meter.saved(task) for task in tasks),
+            done=len(self.stored) - self.before + sum(report["saved"] for report in reports),
             failed=len(self.failures),
             elsewhere=len(self.elsewhere),
-            working=min(sum(self.settings.progress(task).exists() for task in tasks), self.workers),
+            working=min(len(reports), self.workers),
             workers=self.workers,
         )
 

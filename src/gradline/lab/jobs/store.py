@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from gradline.lab.jobs.result import COLUMNS, LATER, Header, Result, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
-from gradline.lab.tools.versions import version
+from gradline.lab.tools.imports import version
 
 FORMAT = "2"
 """Format of the files; files of another format are not used."""

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import os
 import time
 import traceback
 from collections.abc import Sequence
@@ -35,10 +34,11 @@ WRITING_SHARE = 0.05
 
 @dataclass(frozen=True)
 class Task:
-    """Runs that one worker advances together."""
+    """Runs that one worker advances together, and the checkpoint of their group, some of which may have finished."""
 
     name: str
     runs: tuple[Run, ...]
+    checkpoint: Checkpoint
 
 
 @dataclass(frozen=True)
@@ -85,18 +85,11 @@ class TaskReport:
 
 
 class TaskError(RuntimeError):
-    """A task failed in its worker: keys of its runs, last line of the traceback, and all of it.
+    """A task failed in its worker: last line of the traceback, and all of it, as the error's class may be unknown."""
 
-    They are texts, since the class of the error may not exist here.
-    """
-
-    def __init__(self, keys: tuple[str, ...], error: str, trace: str) -> None:
-        super().__init__(keys, error, trace)
-        self.keys, self.error, self.trace = keys, error, trace
-
-    def __str__(self) -> str:
-        others = f" (or one of {len(self.keys) - 1} others beside it)" if len(self.keys) > 1 else ""
-        return f"{self.keys[0]}{others}: {self.error}"
+    def __init__(self, error: str, trace: str) -> None:
+        super().__init__(error, trace)
+        self.error, self.trace = error, trace
 
 
 def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> TaskReport:
@@ -106,7 +99,7 @@ def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> Ta
             return _Work(task, settings, make_engine, locks).run()
     except Exception as error:
         text = "".join(traceback.format_exception_only(error)).strip()
-        raise TaskError(tuple(run.key for run in task.runs), text, traceback.format_exc()) from None
+        raise TaskError(text, traceback.format_exc()) from None
 
 
 @dataclass
@@ -123,8 +116,6 @@ class _Work:
         self.saved: list[str] = []
         self.store = Store(self.settings.directory, report=self.messages.append)
         self.checkpoints = Checkpoints(self.settings.directory, report=self.messages.append)
-        self.before = 0.0  # evaluations of earlier engines of this task
-        self.made = 0.0  # those of them that did not come from a checkpoint
 
     def run(self) -> TaskReport:
         if self.settings.stop.exists():
@@ -134,14 +125,12 @@ class _Work:
         missing = self.store.missing(mine)  # after locking: another process may just have finished one
         for key in {run.key for run in mine} - {run.key for run in missing}:
             self.locks.release(key)
-        finished = True
-        for checkpoint in self.checkpoints.usable(missing, self.store):
-            held = {run.key for run in checkpoint.runs}
-            missing = [run for run in missing if run.key not in held]
-            finished = finished and self.advance(checkpoint, self.resume(checkpoint))
-        if missing and finished:
-            self.advance(self.checkpoints.of(missing), self.make_engine(missing, None))
-        self.settings.remove_reports(self.task)
+        if missing:
+            checkpoint = self.task.checkpoint
+            if {run.key for run in self.store.missing(checkpoint.runs)} != {run.key for run in missing}:
+                # Another process advances some of them.
+                checkpoint = self.checkpoints.of(missing)
+            self.advance(checkpoint, self.resume(checkpoint))
         busy = tuple(run.key for run in self.task.runs if run.key not in locked)
         return TaskReport(tuple(self.saved), busy, tuple(self.messages))
 
@@ -153,8 +142,8 @@ class _Work:
             self.messages.append(f"{checkpoint.path} is not used ({error}): its runs start anew")
             return self.make_engine(checkpoint.runs, None)
 
-    def advance(self, checkpoint: Checkpoint, engine: Engine) -> bool:
-        """Advance an engine, and return whether it reached its end."""
+    def advance(self, checkpoint: Checkpoint, engine: Engine) -> None:
+        """Advance an engine to its end, or until the request to stop."""
         if not checkpoint.path.exists():
             self.checkpoints.write(checkpoint, None)
         begun = engine.evaluations
@@ -169,7 +158,7 @@ class _Work:
                 check = now + STOP_INTERVAL
                 if self.settings.stop.exists():
                     self.checkpoints.write(checkpoint, engine.state_dict())
-                    return False
+                    return
             if now >= report:
                 report = now + PROGRESS_INTERVAL
                 self.report_progress(engine, begun)
@@ -185,9 +174,6 @@ class _Work:
                 save = _next(now, self.settings.checkpoint_every)
         self.save(engine.finished())
         checkpoint.path.unlink(missing_ok=True)
-        self.before += engine.evaluations
-        self.made += engine.evaluations - begun
-        return True
 
     def save(self, results: Sequence[Result]) -> None:
         """Store results, and release the locks of their runs."""
@@ -198,13 +184,9 @@ class _Work:
             self.locks.release(result.run.key)
 
     def report_progress(self, engine: Engine, begun: float) -> None:
-        """Write the progress of the task."""
-        progress = {
-            "evaluations": self.before + engine.evaluations,
-            "made": self.made + engine.evaluations - begun,
-            "saved": len(self.saved),
-            "pid": os.getpid(),
-        }
+        """Write the evaluations of the task, those not from a checkpoint, and the number of its results."""
+        made = engine.evaluations - begun
+        progress = {"evaluations": engine.evaluations, "made": made, "saved": len(self.saved)}
         with atomic_write(self.settings.progress(self.task), sync=False) as file:
             file.write(json.dumps(progress).encode())
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradline.installing import how_to_install
 from gradline.lab.tools.arguments import require_name
-from gradline.lab.tools.versions import version
+from gradline.lab.tools.imports import version
 
 if TYPE_CHECKING:
     from collections.abc import Callable

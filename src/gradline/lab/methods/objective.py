@@ -11,51 +11,11 @@ if TYPE_CHECKING:
     from gradline.lab.problems.task import Task
 
 
-class Counter:
-    """Counts forward and backward passes where they happen: at the loss.
+class Objective:
+    """The losses of a task on a sequence of mini-batches, which depends on the run's seed and on nothing else.
 
     A forward pass is counted when a loss is computed, and a backward pass when autograd goes back through it, so that
     the count is exact whatever an optimizer does.
-
-    ```python
-    import torch
-    from gradline.lab.methods.objective import Counter
-
-    counter = Counter()
-    x = torch.ones(3, requires_grad=True)
-    counter.count(x.square().sum()).backward()
-    counter.count(x.sum())  # forward only
-    assert (counter.forwards, counter.backwards, counter.thirds) == (2, 1, 4)
-    ```
-    """
-
-    def __init__(self) -> None:
-        self.forwards = 0
-        self.backwards = 0
-
-    def count(self, loss: Tensor) -> Tensor:
-        """Count a loss that was just computed, and each pass back through it."""
-        self.forwards += 1
-        if loss.requires_grad:
-            loss.register_hook(self._count_backward)  # type: ignore[no-untyped-call]
-        return loss
-
-    def _count_backward(self, gradient: Tensor) -> None:
-        self.backwards += 1
-
-    @property
-    def thirds(self) -> int:
-        """Evaluations in thirds, which are whole numbers: a forward pass counts 1, a backward pass 2."""
-        return self.forwards + 2 * self.backwards
-
-    @property
-    def evaluations(self) -> float:
-        """Evaluations so far: a forward and a backward pass are one."""
-        return self.thirds / 3
-
-
-class Objective:
-    """The losses of a task on a sequence of mini-batches, which depends on the run's seed and on nothing else.
 
     Args:
         task: what is trained.
@@ -82,7 +42,8 @@ class Objective:
     ) -> None:
         self.task, self.model, self.budget = task, task.model, budget
         self.reuse_gradient, self.diagonal = reuse_gradient, diagonal
-        self.counter = Counter()
+        self.forwards = self.backwards = 0
+        """Passes that were counted."""
         self.steps = 0
         """Steps begun."""
         self.drawn = 0
@@ -91,6 +52,11 @@ class Objective:
         self._batches, self._directions, self._static = batches, directions, static
         self._at_start = True
         self._batch: Tensor | slice | None = None
+
+    @property
+    def evaluations(self) -> float:
+        """Evaluations so far: a forward pass is a third of one, a backward pass two thirds."""
+        return (self.forwards + 2 * self.backwards) / 3
 
     @property
     def parameters(self) -> list[nn.Parameter]:
@@ -119,7 +85,14 @@ class Objective:
             self.next_batch()
         assert self._batch is not None
         losses = self.task.losses(self.model, self._batch)
-        return self.counter.count(losses) if self._counted else losses
+        if self._counted:
+            self.forwards += 1
+            if losses.requires_grad:
+                losses.register_hook(self._count_backward)  # type: ignore[no-untyped-call]
+        return losses
+
+    def _count_backward(self, gradient: Tensor) -> None:
+        self.backwards += 1
 
     def loss(self) -> Tensor:
         """Return the mean loss of the current mini-batch."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,31 +31,13 @@ def line_styles(methods: Sequence[str]) -> list[dict[str, str]]:
     return found
 
 
-@dataclass(frozen=True)
-class Chart:
-    """A chart of curves: which runs it can show, and how they are told apart.
+Chart: TypeAlias = dict[str, Any]
+"""A chart of curves: which runs it can show, and how they are told apart.
 
-    Each run has a facet and a panel (one of them is shown, or all side by side) and a line.
-    """
-
-    id: str
-    title: str
-    caption: str
-    facet_name: str
-    facets: list[str]
-    panel_name: str
-    panels: list[str]
-    line_name: str
-    lines: list[dict[str, Any]]
-    measures: list[dict[str, Any]]
-    runs: list[tuple[int, int, int, int]]
-    """Number, facet, panel and line of each run."""
-    paper: str = ""
-    """What the paper says of it."""
-    notes: Sequence[str] = ()
-    """What is missing of the whole study."""
-    looks: Sequence[str] = LOOKS
-    """What can be drawn of runs; the first is shown at first."""
+Each run has a facet and a panel (one of them is shown, or all side by side) and a line: `runs` has the number, facet,
+panel and line of each. `paper` is what the paper says, `notes` what is missing of the whole study, and the first of
+`looks` is what is shown at first.
+"""
 
 
 def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], list[str]]:
@@ -90,7 +71,7 @@ def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Ch
     ]
     first = list(figure.measures) or [MEASURES[measure] for measure in found.values_of("measure")]
     made = _made(name, figure.heading, f"{figure.about or figure.caption}.", chosen, figure.keys, first)
-    return replace(made, paper=figure.paper, notes=found.notes(), looks=LOOKS if figure.means else LOOKS[::-1])
+    return made | {"paper": figure.paper, "notes": found.notes(), "looks": LOOKS if figure.means else LOOKS[::-1]}
 
 
 def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
@@ -98,7 +79,7 @@ def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool)
 
     `directions` says whether runs whose directions had batches of their own are shown elsewhere.
     """
-    shown = {number for chart in made for number, *_ in chart.runs}
+    shown = {number for chart in made for number, *_ in chart["runs"]}
     shown |= {number for number, run in enumerate(runs) if directions and run.direction_batch_size is not None}
     rest = [(number, run) for number, run in enumerate(runs) if number not in shown]
     if not rest:
@@ -132,22 +113,25 @@ def _made(
     measured = [name for name in MEASURES if any(np.isfinite(run.columns[name]).any() for _, run in runs)]
     shown = [measure for measure in first if measure.name in measured]
     shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
-    return Chart(
-        id=name,
-        title=title,
-        caption=caption,
-        facet_name=keys[0].title,
-        facets=facets,
-        panel_name=keys[1].title,
-        panels=panels,
-        line_name=keys[2].title,
-        lines=[{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
-        measures=[{**measure._asdict(), "against": measure.against} for measure in shown],
-        runs=[
+    return {
+        "id": name,
+        "title": title,
+        "caption": caption,
+        "facet_name": keys[0].title,
+        "facets": facets,
+        "panel_name": keys[1].title,
+        "panels": panels,
+        "line_name": keys[2].title,
+        "lines": [{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
+        "measures": [{**measure._asdict(), "against": measure.against} for measure in shown],
+        "runs": [
             (number, facets.index(keys[0].of(run)), panels.index(keys[1].of(run)), lines.index(keys[2].of(run)))
             for number, run in runs
         ],
-    )
+        "paper": "",
+        "notes": [],
+        "looks": LOOKS,
+    }
 
 
 def _order(run: Trace) -> tuple[Any, ...]:

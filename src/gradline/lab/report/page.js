@@ -198,19 +198,8 @@ function legendRows(labels, room) {
   return Math.ceil(labels.length / Math.max(1, Math.floor(room / longest)));
 }
 
-// A logarithmic axis for some values: within 1e-16 and 1e16, as a few steps of 1e-140 would hide all others.
-function logarithmicAxis(axis, values) {
-  let [low, high] = [Infinity, -Infinity];
-  for (const value of values)
-    if (value > 0 && value < Infinity) [low, high] = [Math.min(low, value), Math.max(high, value)];
-  axis.type = "log";
-  axis.exponentformat = "power";
-  if (low > high) return;
-  const [from, to] = [Math.max(Math.log10(low), -16), Math.min(Math.log10(high), 16)];
-  const room = Math.max(0.05 * (to - from), 0.06);
-  axis.range = [from - room, to + room];
-  if (to - from > 0.5) axis.dtick = to - from < 1.6 ? "D2" : Math.ceil((to - from) / 6);
-}
+// A logarithmic axis: within 1e-16 and 1e16, as a few steps of 1e-140 would hide all others.
+const LOGARITHMIC = { type: "log", exponentformat: "power", nticks: 5, autorangeoptions: { clipmin: 1e-16, clipmax: 1e16 } };
 
 class View {
   constructor(article) {
@@ -404,11 +393,11 @@ class Curves extends View {
       });
     });
     const words = `Shown: ${chosen.words.filter(Boolean).join(", ")}, against ${axis}; ${plural(count, "run")}.`;
-    this.show(traces, this.layout(panels, traces, chosen), count ? words : "Nothing is chosen, so nothing is shown.");
+    this.show(traces, this.layout(panels, chosen), count ? words : "Nothing is chosen, so nothing is shown.");
   }
 
   // Panels side by side where there is room, with one vertical axis for all.
-  layout(panels, traces, { measure, logarithmic, axis }) {
+  layout(panels, { measure, logarithmic, axis }) {
     const width = this.width();
     const columns = Math.min(panels.length, width < 480 ? 1 : width < 860 ? 2 : panels.length === 3 ? 3 : 4);
     const rows = Math.ceil(panels.length / columns);
@@ -417,18 +406,13 @@ class Curves extends View {
     const layout = baseLayout(width, rows * each + 84 + 24 * legend);
     layout.margin.b = 58 + 24 * legend;
     layout.annotations = [];
-    const vertical = { ...baseAxis(), type: "linear", exponentformat: "power", nticks: 7 };
-    if (logarithmic) logarithmicAxis(vertical, traces.filter((trace) => trace.visible === true).flatMap((trace) => trace.y));
-    const [gap, rise] = [columns > 1 ? 0.035 : 0, rows > 1 ? 70 / (rows * each) : 0];
-    const [wide, high] = [(1 - gap * (columns - 1)) / columns, (1 - rise * (rows - 1)) / rows];
+    layout.grid = { rows, columns, pattern: "independent", xgap: 0.12, ygap: 70 / each };
+    const vertical = { ...baseAxis(), nticks: 7, ...(logarithmic ? LOGARITHMIC : { type: "linear", exponentformat: "power" }) };
     panels.forEach(({ name }, place) => {
       const suffix = place ? String(place + 1) : "";
-      const [column, row] = [place % columns, Math.floor(place / columns)];
-      const [left, top] = [column * (wide + gap), 1 - row * (high + rise)];
+      const column = place % columns;
       layout[`xaxis${suffix}`] = {
         ...baseAxis(),
-        domain: [left, left + wide],
-        anchor: `y${suffix}`,
         title: { text: place + columns >= panels.length ? axis : "", standoff: 6 },
         matches: place ? "x" : undefined,
         nticks: 5,
@@ -436,13 +420,11 @@ class Curves extends View {
       };
       layout[`yaxis${suffix}`] = {
         ...vertical,
-        domain: [top - high, top],
-        anchor: `x${suffix}`,
         showticklabels: column === 0,
         title: { text: column === 0 ? escaped(measure.words) : "", standoff: 4 },
         matches: place ? "y" : undefined,
       };
-      const corner = { x: left, xref: "paper", xanchor: "left", y: top, yref: "paper", yanchor: "bottom", showarrow: false };
+      const corner = { x: 0, xref: `x${suffix} domain`, xanchor: "left", y: 1, yref: `y${suffix} domain`, yanchor: "bottom", showarrow: false };
       if (name) layout.annotations.push({ ...corner, text: `<b>${escaped(name)}</b>` });
     });
     return layout;
@@ -597,7 +579,7 @@ class Overview extends View {
     const best = rows.flatMap((row, place) => measure.best[row].flatMap((method) => point(row, place, method)));
     const drawn = [...traces.filter((trace) => trace.x.length), ring("best of the row", best, 17)];
     const layout = rowLayout(rows.map((row) => data.short[row]), this.width(), drawn, measure.words);
-    logarithmicAxis(layout.xaxis, drawn.flatMap((trace) => trace.x));
+    Object.assign(layout.xaxis, LOGARITHMIC);
     this.show(drawn, layout, `Shown: ${measure.words} in ${plural(rows.length, "setting")} of ${this.problem}.`);
   }
 }
@@ -610,8 +592,7 @@ class Endings extends View {
     const stops = measure.value === "why searches ended";
     const traces = stops ? this.shares(rows) : this.costs(rows);
     const layout = rowLayout(rows.map((row) => row.label), this.width(), traces, stops ? "share of searches" : measure.value);
-    if (stops) Object.assign(layout.xaxis, { ticksuffix: "%", range: [0, 100] });
-    else logarithmicAxis(layout.xaxis, rows.flatMap((row) => [row.fewest, row.most]));
+    Object.assign(layout.xaxis, stops ? { ticksuffix: "%", range: [0, 100] } : LOGARITHMIC);
     this.show(traces, layout, `Shown: ${measure.value}, ${plural(rows.length, "row")}.`);
   }
 

@@ -8,7 +8,6 @@ import json
 import math
 import os
 from collections.abc import Callable
-from dataclasses import asdict
 from functools import cache, partial
 from importlib.metadata import version
 from importlib.resources import files
@@ -82,7 +81,7 @@ def write(
         "fields": ["evaluations", *charts.FIELDS],
         "logarithms": sorted(LOGARITHMS),
         "runs": charts.run_table(runs),
-        "charts": {chart.id: asdict(chart) for chart in curves},
+        "charts": {chart["id"]: chart for chart in curves},
         "overview": best,
         "endings": ended,
         "search": singles,
@@ -103,7 +102,7 @@ def write(
         pictures=[_picture(figure, others[figure.name]) for figure in drawn],
         table_3=FIGURES["table_3"] if "table_3" in others else None,
         table_3_header=table_3.HEADER,
-        table_3_rows=table_3.cells(others.get("table_3", ())),
+        table_3_rows=table_3.cells(others["table_3"]) if "table_3" in others else [],
         left_out=left_out,
         verdicts=claims(table),
         signs=content.SIGNS,

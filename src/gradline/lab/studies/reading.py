@@ -50,6 +50,7 @@ from gradline.lab.methods.searching import directions, find_direction, find_sear
 from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
 from gradline.lab.studies.study import Setting, Study, Tuned
 from gradline.lab.studies.toml import StudyError, Toml, Value, unknown
+from gradline.lab.tools.arguments import require_count
 from gradline.searches import search_classes
 
 V = TypeVar("V")
@@ -91,6 +92,8 @@ def load(
 
     Raises `StudyError`, which names the file, the line and the key.
     """
+    require_count("seeds", seeds, "runs", optional=True)
+    require_count("budget", budget, "evaluations", optional=True)
     path = _path(study)
     try:
         text = path.read_text(encoding="utf-8")
@@ -110,7 +113,7 @@ def load(
         if batch_sizes:
             fields["batch_sizes"] = tuple(batch_sizes)
         if budget is not None:
-            fields["budget"] = _count(budget, "budget")
+            fields["budget"] = budget
     tuned = tuple(
         Tuned(name.value, tuple(METHODS[one] for one in name.known(GROUPS, "group of methods", "groups")))
         for name in file.get("tuned", []).entries()
@@ -118,7 +121,7 @@ def load(
     chosen = _named(file, "method", METHODS | own_methods, own_methods, methods, GROUPS)
     fields["methods"], fields["tuned"] = _tuned_apart(chosen, tuned, asked=bool(methods))
     if seeds is not None:
-        if _count(seeds, "seeds") > MOST_SEEDS:
+        if seeds > MOST_SEEDS:
             raise StudyError(f"seeds must be {_MOST_SEEDS}, got {seeds}")
         fields["seeds"] = tuple(range(seeds))
     return Study(**fields)
@@ -180,24 +183,31 @@ def _named(
 ) -> tuple[V, ...]:
     """Return what a list of names stands for: the caller's, or the file's, or else all that the file defines."""
     several, groups = f"{kind}s", groups or {}
-    there = dict.fromkeys([*known, *groups])
-    for wanted in instead:
-        if wanted not in there:
-            raise StudyError(unknown(kind, wanted, there))
-    names: Sequence[Any] = instead
-    if not instead:
-        if isinstance(file[kind].value, str):  # method = "angle"
-            listed = [file[kind]]
-        elif several in file:
-            listed = file[several].entries(filled=True)
-        elif own:
-            return tuple(own.values())
-        else:
-            raise file.error(f"{several} is missing: name at least one, or define a [[{kind}]]")
-        for one in listed:
-            one.known(there, kind)
-        names = [one.value for one in listed]
-    return tuple(known[one] for one in dict.fromkeys(x for name in names for x in groups.get(name, (name,))))
+    if instead:
+        return named(kind, instead, known, groups)
+    if isinstance(file[kind].value, str):  # method = "angle"
+        listed = [file[kind]]
+    elif several in file:
+        listed = file[several].entries(filled=True)
+    elif own:
+        return tuple(own.values())
+    else:
+        raise file.error(f"{several} is missing: name at least one, or define a [[{kind}]]")
+    for one in listed:
+        one.known({**known, **groups}, kind)
+    return named(kind, [one.value for one in listed], known, groups)
+
+
+def named(
+    kind: str, names: Iterable[str], known: Mapping[str, V], groups: Mapping[str, Sequence[str]]
+) -> tuple[V, ...]:
+    """Return what names of problems or methods, or of groups of them, stand for, each once. Raises `StudyError`."""
+    found: dict[str, V] = {}
+    for name in names:
+        if name not in known and name not in groups:
+            raise StudyError(unknown(kind, name, [*known, *groups]))
+        found |= {one: known[one] for one in groups.get(name, (name,))}
+    return tuple(found.values())
 
 
 # ---- tables
@@ -368,18 +378,11 @@ def _chosen(
         raise StudyError(f"batch sizes must be some of the study's for these problems, got {list(batch_sizes)}")
     if budget is None:
         return tuple(found)
-    count = _count(budget, "budget")
     # A setting of the study with this budget is taken as it is, in the place of longer ones.
-    there = {setting.name for setting in found if setting.budget == count}
-    kept = [setting for setting in found if setting.budget == count or setting.name not in there]
+    there = {setting.name for setting in found if setting.budget == budget}
+    kept = [setting for setting in found if setting.budget == budget or setting.name not in there]
     return tuple(
         dict.fromkeys(
-            _with_budget(setting, count, max(count * setting.record_every // setting.budget, 1)) for setting in kept
+            _with_budget(setting, budget, max(budget * setting.record_every // setting.budget, 1)) for setting in kept
         )
     )
-
-
-def _count(value: int, name: str) -> int:
-    if type(value) is not int or value < 1:
-        raise StudyError(f"{name} must be a whole number above 0, got {value!r}")
-    return value

@@ -1,11 +1,15 @@
-"""Import optional packages, and objects that a user names by a text."""
+"""Import optional packages, and objects that a user names by a text; versions of installed packages."""
 
 from __future__ import annotations
 
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata
 from typing import Any
 
 from gradline.installing import needs
+
+version = cache(metadata.version)
+"""Returns the version of an installed package; the standard library parses a file at each call."""
 
 
 def import_extra(module: str, purpose: str, extra: str = "study") -> Any:

@@ -25,10 +25,10 @@ ORDER = 1
     "In Python: gradline.lab.compare(build).",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), metavar="FILE")
-@click.option("--function", default="build", show_default=True, metavar="NAME", help="Name of the function in FILE.")
+@click.option("--function", default="build", metavar="NAME", help="Name of the function in FILE.")
 @click.option("--minutes", type=positive, metavar="M", help="Minutes that it takes in all, about (default: 5).")
 @click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run, in place of --minutes.")
-@click.option("--seeds", type=whole, default=1, show_default=True, metavar="N", help="Runs of each method.")
+@click.option("--seeds", type=whole, default=1, metavar="N", help="Runs of each method.")
 @click.option("--batch-size", type=whole, metavar="B", help="Samples in a batch (default: the data loader's, or 32).")
 @click.option(
     "--method", multiple=True, metavar="NAME", help="Method to compare (see `gradline list methods`). Repeatable."

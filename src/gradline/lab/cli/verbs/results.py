@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -88,9 +88,9 @@ def verb(
 
     if not Path(source).exists():
         raise FileNotFoundError(f"DIR must be a directory that a study was run into, but {source} does not exist")
-    chosen = Chosen(problem, method, batch_size, csv_file, memory, pack)
+    chosen = {"problems": problem, "methods": method, "batch_sizes": batch_size}
     for name in () if runs or as_json else ("compare", "train") if study is None else filter(None, [study]):
-        if _compared(source, name, chosen):
+        if _compared(source, name, chosen, csv_file, pack, memory=memory):
             return
     if pack:
         from gradline.lab.findings.reading import pack_directory
@@ -99,13 +99,7 @@ def verb(
         return
     frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
     if frame.empty:
-        every = summary(source)
-        if not every.empty:
-            parts = [
-                f"{name}: {', '.join(map(str, every[name].unique()))}" for name in ("problem", "method", "batch_size")
-            ]
-            raise click.ClickException(f"{source} has no such results, but some of {'; '.join(parts)}")
-        raise click.ClickException(f"{source} has no results; `gradline run STUDY --out {source}` makes some")
+        raise click.ClickException(_nothing(source))
     if csv_file:
         frame.to_csv(csv_file, index=False)
         console(stderr=True).print(f"{csv_file} has {plural(len(frame), 'run')}")
@@ -136,22 +130,29 @@ OPTIONAL = (
 """Columns that a narrow terminal does not show, the first one first."""
 
 
-class Chosen(NamedTuple):
-    """The runs that are asked for, and what is done with them."""
+def _nothing(source: str) -> str:
+    """Return why there is nothing to show of a directory or a packed file."""
+    from gradline.lab import summary
 
-    problems: tuple[str, ...]
-    methods: tuple[str, ...]
-    batch_sizes: tuple[int, ...]
-    csv_file: str | None
-    memory: bool
-    pack: str | None
+    if Path(source).is_file():
+        return (
+            f"{source} has no such results (runs of a comparison in a packed file cannot be shown with --runs, --json "
+            f"or --study '')"
+        )
+    every = summary(source)
+    if every.empty:
+        return f"{source} has no results; `gradline run STUDY --out {source}` makes some"
+    parts = [f"{name}: {', '.join(map(str, every[name].unique()))}" for name in ("problem", "method", "batch_size")]
+    return f"{source} has no such results, but some of {'; '.join(parts)}"
 
 
 def _packed(file: str | Path, runs: int) -> None:
     console(stderr=True).print(f"{file}: {plural(runs, 'run')}, {size(Path(file).stat().st_size)}")
 
 
-def _compared(source: str, study: str, chosen: Chosen) -> bool:
+def _compared(
+    source: str, study: str, chosen: dict[str, Any], csv_file: str | None, pack: str | None, *, memory: bool
+) -> bool:
     """Show the runs of a comparison in a directory or a packed file; return whether there are any."""
     from gradline.lab import studies
     from gradline.lab.findings.comparison import compare
@@ -161,7 +162,7 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
 
     whole = studies.load(study)
     try:
-        wanted = studies.load(study, problems=chosen.problems, methods=chosen.methods, batch_sizes=chosen.batch_sizes)
+        wanted = studies.load(study, **chosen)
     except studies.StudyError:
         return False  # it has no such problem, method or batch size
     found = read(source, wanted, report=warn)
@@ -169,32 +170,32 @@ def _compared(source: str, study: str, chosen: Chosen) -> bool:
         training = trained(found.runs, wanted)
         names = {setting.problem.name for setting in wanted.settings}
         runs = tuple(run for run in found.runs if run.problem in names)
-        if chosen.pack and runs:  # perhaps without cases: the tuning seed's runs may be in the file alone
-            _packed(chosen.pack, len(add(replace(found, runs=runs), chosen.pack, report=warn).runs))
-        if training.cases and chosen.csv_file:
-            _write_training(chosen.csv_file, training)
+        if pack and runs:  # perhaps without cases: the tuning seed's runs may be in the file alone
+            _packed(pack, len(add(replace(found, runs=runs), pack, report=warn).runs))
+        if training.cases and csv_file:
+            _write_training(csv_file, training)
         if training.cases:
             _show_training(training)
-        return bool(training.cases or (chosen.pack and runs))
+        return bool(training.cases or (pack and runs))
     known = compare(found.runs, wanted)
-    if chosen.methods:
+    if chosen["methods"]:
         names = {method.name for method in wanted.methods}
         known = replace(known, runs=tuple(run for run in known.runs if run.method in names))
     if not known.runs:
-        if not chosen.memory:
+        if not memory:
             return False
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
     found = replace(found, runs=known.runs)
-    if chosen.memory:
+    if memory:
         from gradline.lab.findings.memory import copies
 
         found = replace(found, memory=copies(dict.fromkeys(run.method for run in known.runs)))
-    if chosen.pack:
+    if pack:
         there = {run.setting for run in known.runs}
         targets = {setting: target for setting, target in found.targets.items() if setting in there}
-        _packed(chosen.pack, len(add(replace(found, targets=targets), chosen.pack, report=warn).runs))
-    if chosen.csv_file:
-        _write_csv(chosen.csv_file, known.rows)
+        _packed(pack, len(add(replace(found, targets=targets), pack, report=warn).runs))
+    if csv_file:
+        _write_csv(csv_file, known.rows)
     _show_comparison(found, known)
     return True
 

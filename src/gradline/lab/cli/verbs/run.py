@@ -13,7 +13,8 @@ from gradline.lab.cli.terminal import console, escape
 from gradline.lab.tools.formatting import duration, plural
 
 if TYPE_CHECKING:
-    from gradline.lab.jobs.partial import Follower
+    from rich.console import Console
+
     from gradline.lab.jobs.runner import Summary
     from gradline.lab.studies import Study
 
@@ -37,7 +38,6 @@ ORDER = 4
 @click.option(
     "--backend",
     default="processes",
-    show_default=True,
     metavar="NAME",
     help="processes, dask (a cluster on this machine), tcp://HOST:PORT (a Dask scheduler whose workers share the "
     "directory), or inline (for debuggers).",
@@ -49,7 +49,6 @@ ORDER = 4
     "--checkpoint-every",
     type=positive,
     default=30.0,
-    show_default=True,
     metavar="SECONDS",
     help="Seconds between two checkpoints of a run.",
 )
@@ -85,19 +84,27 @@ def verb(study: Study, out: str | None, logs: str | None, known: str | None, qui
     from gradline.lab.studies.running import run_study
 
     directory = out or str(Path("results") / study.name)
-    notes = console(stderr=True)
-    if not quiet:
-        notes.print(f"[bold]{escape(study.title or study.name)}[/]")
+    notes, follower = console(stderr=True, quiet=quiet), None
+    notes.print(f"[bold]{escape(study.title or study.name)}[/]")
     elsewhere = known_runs(known, study) if known else None
-    follower = _follower(logs, directory, notes, quiet=quiet)
-    with observing(notes, quiet=quiet) as observer:
+    if logs is not None:
+        from gradline.lab.jobs.tensorboard import TensorBoard
+
+        folder = logs or str(Path(directory) / "tensorboard")
+        follower = TensorBoard(folder)
+        notes.print(f"[dim]To see the curves grow: tensorboard --logdir {escape(shlex.quote(folder))}[/]")
+    with observing(console(stderr=True), quiet=quiet) as observer:
         try:
             done = run_study(study, directory, observer=observer, follower=follower, known=elsewhere, **options)
         except Interrupted:
             _note(directory, command_line())
             raise
     _note(directory, command_line())
-    _conclude(done, directory, known, quiet=quiet)
+    _show_failures(done)
+    if not done.runs and known:
+        notes.print(f"All runs are in {escape(known)} already: there was nothing to do.")
+    elif done.made or done.before:
+        _conclude(done, directory, notes)
     return 1 if done.failures else 0
 
 
@@ -112,37 +119,21 @@ def _note(directory: str, command: str) -> None:
         file.write_text("\n".join([*known, command]) + "\n", encoding="utf-8")
 
 
-def _follower(logs: str | None, directory: str, notes: Any, *, quiet: bool) -> Follower | None:
-    """Return the writer for TensorBoard, or `None` if --tensorboard is not given."""
-    if logs is None:
-        return None
-
-    from gradline.lab.jobs.tensorboard import TensorBoard
-
-    folder = logs or str(Path(directory) / "tensorboard")
-    follower = TensorBoard(folder)
-    if not quiet:
-        notes.print(f"[dim]To see the curves grow: tensorboard --logdir {escape(shlex.quote(folder))}[/]")
-    return follower
-
-
-def _conclude(done: Summary, directory: str, known: str | None, *, quiet: bool) -> None:
+def _show_failures(done: Summary) -> None:
+    """Print how many runs failed by each error, and the keys of some of them."""
     notes = console(stderr=True)
     if done.failures:
         notes.print(f"[red]{plural(len(done.failures), 'run')} failed[/]; the same command tries again")
-        keys: dict[str, list[str]] = {}
-        for failure in done.failures:
-            keys.setdefault(failure.error, []).append(failure.key)
-        for error, failed in sorted(keys.items(), key=lambda pair: -len(pair[1])):
-            more = [f"and {len(failed) - 5} more"] if len(failed) > 5 else []
-            notes.print("\n      ".join([f"  {len(failed)} × {escape(error)}", *failed[:5], *more]))
-    if quiet:
-        return
-    if not done.runs and known:
-        notes.print(f"All runs are in {escape(known)} already: there was nothing to do.")
-        return
-    if not done.made and not done.before:
-        return
+    keys: dict[str, list[str]] = {}
+    for failure in done.failures:
+        keys.setdefault(failure.error, []).append(failure.key)
+    for error, failed in sorted(keys.items(), key=lambda pair: -len(pair[1])):
+        more = [f"and {len(failed) - 5} more"] if len(failed) > 5 else []
+        notes.print("\n      ".join([f"  {len(failed)} × {escape(error)}", *failed[:5], *more]))
+
+
+def _conclude(done: Summary, directory: str, notes: Console) -> None:
+    """Print how many runs were made, and how to look at them."""
     if done.before == done.runs:
         notes.print(f"All {plural(done.runs, 'run')} are in {escape(directory)} already: there was nothing to do.")
     else:

@@ -29,16 +29,15 @@ HALF = 12
     "  gradline trace --iteration 20 --iteration 21\n"
     "  gradline trace --study mine.toml --problem wide --method eager",
 )
-@click.option("--problem", default="bcwd-netpi", show_default=True, metavar="NAME", help="Problem to train.")
-@click.option("--method", default="gols-i", show_default=True, metavar="NAME", help="Method that trains it.")
-@click.option("--batch-size", type=whole, default=50, show_default=True, metavar="B", help="Samples in a batch.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, metavar="N", help="Seed of the run.")
+@click.option("--problem", default="bcwd-netpi", metavar="NAME", help="Problem to train.")
+@click.option("--method", default="gols-i", metavar="NAME", help="Method that trains it.")
+@click.option("--batch-size", type=whole, default=50, metavar="B", help="Samples in a batch.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, metavar="N", help="Seed of the run.")
 @click.option(
     "--iteration",
     type=whole,
     multiple=True,
     default=(1,),
-    show_default=True,
     metavar="N",
     help="Which search of the run. Repeatable.",
 )
@@ -46,7 +45,6 @@ HALF = 12
     "--sampling",
     type=SAMPLING,
     default="dynamic",
-    show_default=True,
     help="A new batch for each evaluation, one for each search, or all samples.",
 )
 @click.option("--study", metavar="FILE", help="A study that defines the problem or the method.")

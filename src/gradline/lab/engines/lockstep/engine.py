@@ -32,7 +32,7 @@ from gradline.lab.problems.data import DataSet
 from gradline.searches.arguments import require
 
 NAME = "lockstep"
-VERSION = 3
+VERSION = 4
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
 RANK = 32
@@ -98,6 +98,7 @@ class Lockstep:
         return {row.run.key: measurements(row.table.columns()) for group in self._groups for row in group.rows}
 
     def state_dict(self) -> dict[str, Any]:
+        """Return the exact state of the runs in progress, as tensors and plain values."""
         return {
             "engine": NAME,
             "version": VERSION,
@@ -111,18 +112,13 @@ class Lockstep:
                 for group in self._groups
             ],
             "measures": self._measures.state_dict(),
-            "done": [[row.state_dict(), seconds] for row, seconds in self._done],
         }
 
     def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
-        def row(saved: dict[str, Any]) -> Row:
-            return Row.restored(run(saved["run"]), len(self._layers.train), saved)
-
         self._evaluations = state["evaluations"]
-        self._done = [(row(saved), seconds) for saved, seconds in state["done"]]
         self._groups = []
         for saved in state["groups"]:
-            rows = [row(one) for one in saved["rows"]]
+            rows = [Row.restored(run(one["run"]), len(self._layers.train), one) for one in saved["rows"]]
             kind = Factored if "origin" in saved["points"] else Points
             group = Group(rows, kind.restored(saved["points"], self._layers), self._layers, self._measures)
             group.seconds = saved["seconds"]

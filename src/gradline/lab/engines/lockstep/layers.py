@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -65,15 +65,6 @@ class Pass:
         )
 
 
-class Workspace(NamedTuple):
-    """Buffers that evaluations of one shape use again and again."""
-
-    samples: Tensor
-    """The samples of the batches, one after another."""
-    hidden: list[Tensor]
-    """The activations of each hidden layer."""
-
-
 class Layers:
     """A problem's network and data.
 
@@ -95,7 +86,7 @@ class Layers:
         sigmoid = problem.activation is Activation.SIGMOID
         self._squash: Any = torch.sigmoid if sigmoid else torch.tanh
         self._squash_back: Any = torch.ops.aten.sigmoid_backward if sigmoid else torch.ops.aten.tanh_backward
-        self._workspaces: dict[tuple[int, int, int], Workspace] = {}
+        self._workspaces: dict[tuple[int, int, int], tuple[Tensor, list[Tensor]]] = {}
         self._data = data
 
     def _table(self, inputs: NDArray[Any], targets: NDArray[Any]) -> Tensor:
@@ -126,9 +117,9 @@ class Layers:
 
     def gather(self, indices: Tensor, rows: int, number: int = 0) -> Tensor:
         """Return the samples of all rows' batches, (n, B, columns), in the workspace with a number."""
-        space = self._workspace(rows, len(indices) // rows, number)
-        torch.index_select(self.train, 0, indices, out=space.samples)
-        return space.samples.view(rows, -1, self.train.shape[1])
+        samples, _ = self._workspace(rows, len(indices) // rows, number)
+        torch.index_select(self.train, 0, indices, out=samples)
+        return samples.view(rows, -1, self.train.shape[1])
 
     def whole(self, rows: int) -> Tensor:
         """Return all training samples for each row, without a copy."""
@@ -158,7 +149,8 @@ class Layers:
         """
         rows = len(weights[0])
         size = samples.shape[1]
-        inputs, z, targets = self._forward(weights, samples, self._workspace(rows, size, number).hidden, along)
+        _, hidden = self._workspace(rows, size, number)
+        inputs, z, targets = self._forward(weights, samples, hidden, along)
         z, targets = self._padded(z), self._padded(targets)
         losses = self.criterion.values(z, targets, 1)[:, :size] if values else None
         delta = self.criterion.deltas(z, targets, 1)[:, :, :size].mul_(1.0 / size).to(self.dtype)
@@ -258,7 +250,7 @@ class Layers:
         for part in torch.split(table, step):
             samples = part[:, : self._columns[0]].t()
             z = self._product(weights[0], samples.expand(len(points), *samples.shape))
-            for weight, room in zip(weights[1:], self._workspace(len(points), len(part), ASIDE).hidden, strict=True):
+            for weight, room in zip(weights[1:], self._workspace(len(points), len(part), ASIDE)[1], strict=True):
                 self._squash(z, out=room[:, : z.shape[1]])
                 z = self._product(weight, room)
             targets = part[:, self._columns[0] :].t()
@@ -277,14 +269,17 @@ class Layers:
             total.add_(part, alpha=len(table) / len(self.train))
         return total[0]
 
-    def _workspace(self, rows: int, size: int, number: int) -> Workspace:
-        """Return the workspace with a number for `rows` rows with batches of `size` samples."""
+    def _workspace(self, rows: int, size: int, number: int) -> tuple[Tensor, list[Tensor]]:
+        """Return buffers for `rows` rows with batches of `size` samples: their samples, and their hidden activations.
+
+        Evaluations of one shape use them again and again; those with different numbers have different ones.
+        """
         key = rows, size, number
         if key not in self._workspaces:
             if len(self._workspaces) >= 64:  # of shapes that do not come again
                 self._workspaces.clear()
             samples = torch.empty(rows * size, self.train.shape[1], dtype=self.dtype)
-            self._workspaces[key] = Workspace(samples, self._hidden(rows, size))
+            self._workspaces[key] = samples, self._hidden(rows, size)
         return self._workspaces[key]
 
 
