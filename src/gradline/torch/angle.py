@@ -123,7 +123,8 @@ class Angle(AngleSteps):
         Returns:
             The closure's loss, which is that before the step, or `None` without a closure.
         """
-        self._refuse_in_closure("step()")
+        if self._context.stepping:
+            self._refuse_in_closure("step()")
         if self._evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are set for evaluation: call optimizer.train() before step()")

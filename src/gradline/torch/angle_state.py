@@ -21,7 +21,7 @@ from gradline.torch.checkpoint import check_fields, saved_tensors, with_fields, 
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
 from gradline.torch.outliers import OutlierGuard
-from gradline.torch.private import own_buffers
+from gradline.torch.private import foreach_copy_, own_buffers
 
 POINT, STATISTICS = "point", "statistics_"
 POINT_STATISTICS = f"{POINT}_{STATISTICS}"
@@ -137,12 +137,12 @@ class AngleState(GradlineOptimizer):
             statistics.keep()
         places, buffers = statistics.present(), statistics.buffers()
         if _alike(self._of_training, buffers):
-            _copy(self._of_training, buffers)
+            foreach_copy_(buffers, self._of_training)
             self._of_training = []
             statistics.keep()
         if self._evaluating and not self._replaced and _alike(self._statistics, buffers):
             self._replaced = [(*place, buffer.clone()) for place, buffer in zip(places, buffers, strict=True)]
-            _copy(self._statistics, buffers)
+            foreach_copy_(buffers, self._statistics)
 
     def _training_statistics(self) -> list[Tensor]:
         """Return the running statistics of training, if the layers have others or are not known."""
@@ -306,11 +306,6 @@ def _alike(tensors: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:
 def _equal(point: Tensor, other: Tensor) -> bool:
     """Return whether a parameter has the values of another tensor, rounded to its dtype."""
     return torch.equal(point, other.to(point.dtype))
-
-
-def _copy(tensors: Sequence[Tensor], targets: Sequence[Tensor]) -> None:
-    for tensor, target in zip(tensors, targets, strict=True):
-        target.copy_(tensor)
 
 
 def _own(value: Any) -> Any:

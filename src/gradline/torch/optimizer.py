@@ -163,8 +163,9 @@ class LineSearchOptimizer(SavedOptimizer):
             The loss of the accepted probe (the mean, for per-sample losses; the loss of the last probe if none was
             accepted), or `None` without a closure.
         """
-        self._refuse_in_closure("step()")
         session, driver = self._session, self._session.driver
+        if session.context.stepping:
+            self._refuse_in_closure("step()")
         if session.standing.evaluating:
             self._forget_scaler()
             raise RuntimeError("the parameters are at the accepted point for evaluation: call optimizer.train() first")
