@@ -4,6 +4,7 @@ import copy
 import dataclasses
 import gc
 import itertools
+import warnings
 
 import pytest
 import torch
@@ -345,6 +346,18 @@ def test_the_garbage_collector_leaves_torchs_hooks_alone():
     kept.turn()
     assert not listening._contexts
     assert not hooks
+
+
+def test_compilation_warns_of_no_hook_after_an_optimizer_that_never_stepped():
+    end_listening()
+    with warnings.catch_warnings():  # as a test's, whose filters end with it
+        dropped = problem_of(normed)
+        del dropped
+        gc.collect()
+    with warnings.catch_warnings(record=True, action="always") as told:
+        problem = problem_of(normed)
+        torch.compile(problem.model, backend="eager")(problem.inputs)
+    assert not told
 
 
 def test_a_module_that_cannot_be_hashed_is_found():

@@ -178,6 +178,7 @@ class _Listening:
         self._hook: RemovableHandle | None = None
 
     def add(self, context: ModuleContext) -> None:
+        self.discard(context)  # without contexts, a hook that is left over goes, with its filter of warnings
         self._contexts[id(context)] = context
         self._register()
 

@@ -19,6 +19,7 @@ class Watched:
     def __init__(self, chromium, file, hash="", **options):
         self.troubles = []
         self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        self.context.set_default_timeout(180_000)  # milliseconds; on a busy machine a page takes long to start
         self.page = page = self.context.new_page()
         page.on("console", lambda message: self.troubles.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.troubles.append(f"error: {error}"))
