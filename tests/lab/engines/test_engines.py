@@ -220,3 +220,8 @@ def test_arrays_of_any_layout_will_do():
     )
     plain, other = finish(made([run()], data)), finish(made([run()], turned))
     identical(*(results.popitem()[1] for results in (plain, other)))
+
+
+def test_no_runs_are_refused():
+    with pytest.raises(ValueError, match="runs must have at least one run"):
+        make([])

@@ -38,6 +38,8 @@ def make(runs: Sequence[Run], state: dict[str, Any] | None = None) -> Engine:
         runs: the runs. With a `state`: at least those that had not finished.
         state: what `state_dict()` returned, to continue from there bit for bit.
     """
+    if not runs:
+        raise ValueError("runs must have at least one run (there is nothing to do), got none")
     keys = {group_key(run) for run in runs}
     if len(keys) > 1:
         raise ValueError(f"runs must have equal group keys (they share one network and its data), got {keys}")
