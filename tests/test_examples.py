@@ -126,6 +126,7 @@ def test_fine_tuning():
     assert unfrozen < head
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")  # Jupyter's own
 def test_the_notebook():
     nbclient = pytest.importorskip("nbclient")

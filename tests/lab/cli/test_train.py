@@ -109,6 +109,13 @@ def test_known_runs_and_those_of_tuning_grids_are_not_made_again(made, file, tmp
     assert run_known(grown, tmp_path / "again", seeds=3) == set()
 
 
+def test_the_estimate_leaves_out_known_runs_and_those_of_tuning_grids(file, capsys):
+    assert verb("check", "train", *SMALL, *SIZES, "--no-measure", "--known", file) == 0
+    assert "there is nothing to do" in capsys.readouterr().out
+    assert verb("check", "train", *SMALL, "--seeds", "3", "--budget", "8", "--no-measure", "--known", file) == 0
+    assert "3 runs of 8 evaluations, 24 in all" in capsys.readouterr().out
+
+
 def test_a_known_run_with_other_settings_is_made_again(file, tmp_path):
     packed = unpack(file)
     changed = next(one for one in packed.runs if one.method == "adam-0.001")

@@ -203,6 +203,7 @@ def test_a_follower_that_fails_does_not_stop_a_study(tmp_path):
     assert said == ["the live view ends here ([Errno 28] No space left on device); the study goes on"]
 
 
+@pytest.mark.slow
 def test_a_run_in_the_middle_of_its_budget_is_seen(tmp_path):
     """With real workers: the follower sees points of runs before any run has ended."""
     seen = []

@@ -512,6 +512,7 @@ def test_the_first_chart_marks_the_best_of_each_row(watched, store):
     assert tables.nth(2).locator("tbody tr:visible").count() == tables.nth(2).locator("tbody tr").count()
 
 
+@pytest.mark.slow
 def test_claims_that_were_not_run_are_folded_away(chromium, tmp_path, look):
     from gradline.lab import report, run_study, studies
 
@@ -652,6 +653,7 @@ def test_no_button_sends_anything_to_a_server(watched):
     assert kept == [False, ""]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [420, 1280])
 def test_the_buttons_are_not_over_titles(request, width):
     wide = width == 1280  # as the page that other tests share
@@ -673,6 +675,7 @@ def test_the_buttons_are_not_over_titles(request, width):
             assert apart, (article, text.text_content())
 
 
+@pytest.mark.slow
 def test_the_title_of_an_axis_is_below_its_ticks_and_above_the_legend(look):
     watched = look()
     watched.drawn("article#overview")
@@ -750,6 +753,7 @@ CUT = """article => {
 }"""
 
 
+@pytest.mark.slow
 def test_nothing_of_a_chart_is_cut_on_a_phone(look):
     watched = look(viewport={"width": 420, "height": 800})
     for name in watched.page.eval_on_selector_all("article:has(.chart)", "all => all.map(one => one.id)"):
@@ -763,6 +767,7 @@ def test_nothing_of_a_chart_is_cut_on_a_phone(look):
                 assert watched.page.locator(f"article#{name}").evaluate(CUT) == [], (name, measure)
 
 
+@pytest.mark.slow
 def test_illustrations_are_dark_on_a_dark_page(look, one_run, tmp_path, monkeypatch):
     from gradline.lab import report
     from gradline.lab.report import page

@@ -187,6 +187,7 @@ def test_searches_that_cannot_be_made_here_are_left_out_with_the_reason(monkeypa
     assert left_out[0].startswith("searches of lost are not shown: ")
 
 
+@pytest.mark.slow
 def test_a_packed_file_has_a_page_too(store, tmp_path):
     pack_directory(store, tmp_path / "runs.json.gz")
     reader = Reader(

@@ -21,6 +21,12 @@ SAMPLING = click.Choice(["dynamic", "static", "full"])
 
 workers_option = click.option("--workers", type=whole, metavar="N", help="Processes (default: one for each core).")
 threads_option = click.option("--threads", type=whole, default=1, metavar="N", help="Threads of each process.")
+known_option = click.option(
+    "--known",
+    type=click.Path(exists=True, dir_okay=False),
+    metavar="FILE",
+    help="Skip the runs in this file of `gradline results --pack`: those with the same settings and seed.",
+)
 
 
 def _set_data(context: click.Context, parameter: click.Parameter, value: str | None) -> None:

@@ -100,17 +100,17 @@ def run_study(
 
 
 def choices(
-    directory: str | os.PathLike[str], study: Study, known: Mapping[str, float] | None = None
+    directory: str | os.PathLike[str] | None, study: Study, known: Mapping[str, float] | None = None
 ) -> Callable[[Setting, Tuned], Method | None]:
-    """Return a function that chooses a candidate for a setting, by the results that are in a directory.
+    """Return a function that chooses a candidate for a setting, by the results that are in a directory (or none).
 
     `known` has the last validation losses of runs that are elsewhere, by key.
     """
-    store = Store(directory)
+    store = Store(directory) if directory is not None else None
     found: dict[tuple[str, int, int, str], float] = {}
     everyone = tuple(Tuned(name, candidates + others) for name, candidates, others in study.tuned)
     for run in plan(dataclasses.replace(study, methods=(), tuned=everyone)):
-        loss = final_loss(store.load(run.key)) if store.has(run) else (known or {}).get(run.key)
+        loss = final_loss(store.load(run.key)) if store and store.has(run) else (known or {}).get(run.key)
         if loss is not None:
             found[run.problem.name, run.batch_size, run.budget, run.method.name] = loss
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gradline.lab.cli.options import data_option, study_options
+from gradline.lab.cli.options import data_option, known_option, study_options
 from gradline.lab.cli.terminal import console, escape, print_facts, print_table
 from gradline.lab.tools.formatting import count, duration, plural, ranges, size
 
@@ -23,22 +23,26 @@ ORDER = 3
     epilog="\b\nExamples:\n"
     "  gradline check bcwd\n"
     "  gradline check mine.toml --seeds 3 --workers 8\n"
-    "  gradline check mnist-net1 --no-measure",
+    "  gradline check mnist-net1 --no-measure\n"
+    "  gradline check mnist-net2 --seeds 3 --known results/paper.json.gz",
 )
 @study_options
+@known_option
 @click.option("--measure/--no-measure", default=True, help="Measure how fast this machine is.")
 @data_option
-def verb(study: Study, workers: int | None, measure: bool) -> None:
+def verb(study: Study, workers: int | None, known: str | None, measure: bool) -> None:
     """Check STUDY and estimate what it takes, without running it.
 
     Prints the number of runs and evaluations, and estimates time, memory and disk space from half a second of each
     kind of run.
     """
     from gradline.lab import engines
+    from gradline.lab.findings.reading import known_runs
     from gradline.lab.jobs.estimate import estimate
     from gradline.lab.jobs.executors import default_workers
     from gradline.lab.problems import data
     from gradline.lab.studies import plan, plan_tuned, validate
+    from gradline.lab.studies.running import choices
 
     for name in sorted({problem.data for problem in study.problems if problem.data is not None}):
         try:
@@ -48,8 +52,14 @@ def verb(study: Study, workers: int | None, measure: bool) -> None:
                 f"data set {name} is not in {data.data_directory()}, or is damaged: "
                 f"`gradline data fetch {name}` gets it, --data DIR looks for it elsewhere"
             ) from error
-    # Which candidates will be chosen is not known yet; all of them cost about the same.
-    runs = plan(study) + plan_tuned(study, lambda setting, tuned: tuned.candidates[0])
+    elsewhere = known_runs(known, study) if known else {}
+    choose = choices(None, study, elsewhere)
+    # Where it is not known yet which candidate will be chosen, any will do: all of them cost about the same.
+    runs = plan(study) + plan_tuned(study, lambda setting, tuned: choose(setting, tuned) or tuned.candidates[0])
+    runs = [run for run in runs if run.key not in elsewhere]
+    if not runs:
+        console().print(f"All runs are in {escape(str(known))} already: there is nothing to do.")
+        return
     validate(runs)
     out = console()
     out.print(f"[bold]{escape(study.title or study.name)}[/]")
@@ -95,7 +105,7 @@ def _facts(study: Study, runs: list[Run]) -> dict[str, str]:
         facts["of directions"] = ", ".join(sizes)
     facts["sampling"] = ", ".join(mode.value for mode in study.sampling)
     facts["seeds"] = f"{len(study.seeds)} ({ranges(study.seeds)})"
-    each = " or ".join(count(budget) for budget in budgets)
+    each = " or ".join(map(count, budgets)) if len(budgets) <= 2 else f"{count(budgets[0])} to {count(budgets[-1])}"
     facts["runs"] = f"{plural(len(runs), 'run')} of {each} evaluations, {count(total)} in all"
     return facts
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gradline.lab.cli.options import data_option, positive, study_options, threads_option
+from gradline.lab.cli.options import data_option, known_option, positive, study_options, threads_option
 from gradline.lab.cli.terminal import console, escape
 from gradline.lab.tools.formatting import duration, plural
 
@@ -61,12 +61,7 @@ ORDER = 4
     metavar="[LOGDIR]",
     help="Write curves for TensorBoard while the study runs, into LOGDIR (default: DIR/tensorboard).",
 )
-@click.option(
-    "--known",
-    type=click.Path(exists=True, dir_okay=False),
-    metavar="FILE",
-    help="Skip the runs in this file of `gradline results --pack`: those with the same settings and seed.",
-)
+@known_option
 @click.option("--quiet", is_flag=True, help="Print errors only.")
 @data_option
 def verb(study: Study, out: str | None, logs: str | None, known: str | None, quiet: bool, **options: Any) -> int:
