@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 from gradline.lab.jobs.grouping import cost
@@ -15,6 +15,8 @@ WINDOW = 20.0
 """Seconds over which the rate is averaged."""
 WARM_UP = 4.0
 """Seconds of work before a rate is shown."""
+
+_Kind = tuple[str, int]  # a problem and a batch size: their evaluations take about the same time
 
 
 @dataclass(frozen=True)
@@ -55,16 +57,24 @@ class Observer:
 
 
 class Meter:
-    """Adds up finished runs and the progress of tasks."""
+    """Adds up finished runs and the progress of tasks.
+
+    How long evaluations take is measured for each problem and batch size. Those of which no task has run yet are
+    estimated by `cost`, multiplied by the ratio of measured to estimated times of the others.
+    """
 
     def __init__(self, runs: list[Run], settings: WorkerSettings) -> None:
         self._settings = settings
         self._budgets = {run.key: run.budget for run in runs}
-        self._costs = {run.key: cost(run) for run in runs}
+        self._kinds = {run.key: _kind(run) for run in runs}
+        self._estimates = {_kind(run): cost(run) / run.budget for run in runs}
         self._finished: set[str] = set()
         self._made: dict[str, int] = {}  # evaluations made by each task since the start, also by tasks that have ended
+        self._spans: dict[
+            str, tuple[_Kind, float, int, float, int]
+        ] = {}  # first and last times and counts of each task
         self._begun = time.monotonic()
-        self._history: deque[tuple[float, int, float]] = deque()
+        self._history: deque[tuple[float, int]] = deque()
 
     def finish(self, keys: set[str]) -> None:
         """Count runs as finished: stored, or given up."""
@@ -76,42 +86,65 @@ class Meter:
             found: dict[str, int] = json.loads(self._settings.progress(task).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
-        self._made[task.name] = max(self._made.get(task.name, 0), found["made"])
+        made = found["made"]
+        if made > self._made.get(task.name, 0):
+            self._made[task.name] = made
+            now = time.monotonic()
+            kind, then, made_then, *_ = self._spans.get(task.name, (_kind(task.runs[0]), now, made))
+            self._spans[task.name] = kind, then, made_then, now, made
         return found
 
-    def snapshot(self, tasks: list[Task], **counts: int) -> Snapshot:
+    def snapshot(self, tasks: list[Task], *, working: int, **counts: int) -> Snapshot:
         """Return the progress, with the counts of runs and workers that a `Snapshot` has."""
-        evaluations = float(sum(self._budgets[key] for key in self._finished))
-        price = sum(self._costs[key] for key in self._finished)
+        done = Counter[_Kind]()
+        for key in self._finished:
+            done[self._kinds[key]] += self._budgets[key]
         for task in tasks:
             keys = [run.key for run in task.runs if run.key in self._budgets]
             budget = sum(self._budgets[key] for key in keys)
             counted = sum(self._budgets[key] for key in keys if key in self._finished)
-            new = max(min(self.report(task).get("evaluations", 0), budget) - counted, 0.0)
-            evaluations += new
-            price += sum(self._costs[key] for key in keys) * new / budget if budget else 0.0
-        now, total, budget = time.monotonic(), sum(self._costs.values()), sum(self._budgets.values())
-        fraction = min(price / total, 1.0) if total else 1.0
-        rate, left = self._pace(now, sum(self._made.values()), fraction)
+            done[_kind(task.runs[0])] += max(min(self.report(task).get("evaluations", 0), budget) - counted, 0)
+        total = Counter[_Kind]()
+        for key, budget in self._budgets.items():
+            total[self._kinds[key]] += budget
+        now, (prices, measured) = time.monotonic(), self._prices()
+        whole = sum(evaluations * prices[kind] for kind, evaluations in total.items())
+        rest = sum((evaluations - done[kind]) * prices[kind] for kind, evaluations in total.items())
         return Snapshot(
-            evaluations=min(int(evaluations), budget),
-            total_evaluations=budget,
-            fraction=fraction,
+            evaluations=min(done.total(), total.total()),
+            total_evaluations=total.total(),
+            fraction=1.0 - max(rest, 0.0) / whole if whole else 1.0,
             seconds=now - self._begun,
-            rate=rate,
-            left=left,
+            rate=self._rate(now, sum(self._made.values())),
+            left=max(rest, 0.0) / working if working and measured >= WARM_UP else None,
+            working=working,
             **counts,
         )
 
-    def _pace(self, now: float, made: int, fraction: float) -> tuple[float | None, float | None]:
+    def _prices(self) -> tuple[dict[_Kind, float], float]:
+        """Return the seconds that an evaluation of each kind takes, and the seconds in which they were measured."""
+        seconds, evaluations = dict.fromkeys(self._estimates, 0.0), Counter[_Kind]()
+        for kind, then, made_then, now, made in self._spans.values():
+            seconds[kind] += now - then
+            evaluations[kind] += made - made_then
+        measured = sum(seconds.values())
+        estimated = sum(self._estimates[kind] * count for kind, count in evaluations.items())
+        scale = measured / estimated if measured and estimated else 1.0
+        prices = {
+            kind: seconds[kind] / evaluations[kind] if evaluations[kind] else estimate * scale
+            for kind, estimate in self._estimates.items()
+        }
+        return prices, measured
+
+    def _rate(self, now: float, made: int) -> float | None:
         if not made:  # workers are still starting
             self._history.clear()
-        self._history.append((now, made, fraction))
+        self._history.append((now, made))
         while now - self._history[0][0] > WINDOW and len(self._history) > 2:
             self._history.popleft()
-        then, made_then, fraction_then = self._history[0]
-        if now - then < WARM_UP or made <= made_then:
-            return None, None
-        rate = (made - made_then) / (now - then)
-        gained = fraction - fraction_then
-        return rate, (1.0 - fraction) * (now - then) / gained if gained > 0.0 else None
+        then, made_then = self._history[0]
+        return (made - made_then) / (now - then) if now - then >= WARM_UP and made > made_then else None
+
+
+def _kind(run: Run) -> _Kind:
+    return run.problem.name, run.batch_size
