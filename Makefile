@@ -5,7 +5,7 @@ SEEDS ?= 3
 OUT ?= runs/bcwd
 
 PYTEST = $(BIN)/python -m pytest
-CORE = tests/searches tests/test_protocol.py tests/test_function.py tests/test_testing.py
+CORE = tests/searches tests/test_driver.py tests/test_protocol.py tests/test_function.py tests/test_testing.py
 # What computes with floating-point numbers.
 NUMERIC = tests/searches tests/torch tests/practice tests/ranks tests/sklearn tests/lab \
   tests/test_docs.py tests/test_examples.py tests/integrations
@@ -45,7 +45,7 @@ study: .venv/study  ## The paper's study on the breast-cancer data (SEEDS=10 for
 test: style  ## Lint, type-check (in a test, beside the others) and test: within 5 minutes on two cores
 	$(PYTEST) -n 2 --dist worksteal
 
-test-fast: .venv/installed  ## The core alone (protocol, searches, conformance suite): within a minute
+test-fast: .venv/installed  ## The core alone (protocol, searches, driver, conformance suite): within a minute
 	$(PYTEST) -n 2 $(CORE)
 
 test-slow: .venv/installed  ## The longer checks

@@ -2,7 +2,7 @@
 
     python benchmarks/first_steps.py                                  # all problems, 8 seeds: about 10 minutes
     python benchmarks/first_steps.py --ways loop --seeds 20           # what a plain loop's start depends on
-    python benchmarks/first_steps.py --problems tune --seeds 4        # half of them, fewer seeds
+    python benchmarks/first_steps.py --problems tune --seeds 4        # those not held out, fewer seeds
     python benchmarks/first_steps.py --json benchmarks/results/first_steps.json
 
 Ways to train, all with the same number of evaluations:

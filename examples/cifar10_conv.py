@@ -3,7 +3,8 @@
     python examples/cifar10_conv.py
     python examples/cifar10_conv.py --samples 50000 --steps 4000
 
-The images come from the folder named by GRADLINE_DATA (torchvision's layout). `gradline data fetch cifar10` gets them.
+The images come from the folder named by GRADLINE_DATA (torchvision's layout), or else from the user's cache.
+`gradline data fetch cifar10` gets them.
 """
 
 from __future__ import annotations

@@ -57,6 +57,7 @@ class Angle:
     first search found, m is the number of steps of the present size that add up to the sum of all steps, at most n;
     afterwards it is n. The first term follows the size of the cosine, the second one its significance: in many
     dimensions noise makes every cosine small, and only their mean over many steps shows that the steps are too short.
+    The step at most doubles or halves for one cosine.
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).

@@ -135,3 +135,18 @@ def test_a_file_with_another_kind_of_runs_is_refused(file, tmp_path, capsys):
     assert verb("run", "train", *SMALL, *SIZES, "--known", tmp_path / "paper.json.gz", "--out", tmp_path / "out") != 0
     shown = " ".join(capsys.readouterr().err.split())
     assert "must have runs of a comparison like train, but none of its runs is of one" in shown
+
+
+def test_all_runs_of_a_directory_are_packed_or_those_that_are_chosen(made, tmp_path, capsys):
+    out, file = tmp_path / "out", tmp_path / "all.json.gz"
+    shutil.copytree(made, out)
+    few = ("--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "1", "--budget", "8")
+    assert verb("run", "bcwd", *few, "--out", out, "--backend", "inline", "--quiet") == 0
+    assert verb("results", out, "--pack", file) == 0
+    assert len(unpack(file).runs) == 15
+    assert verb("results", file, "--pack", tmp_path / "some.json.gz", "--problem", "bcwd-logr") == 0
+    assert [run.problem for run in unpack(tmp_path / "some.json.gz").runs] == ["bcwd-logr"]
+    capsys.readouterr()
+    assert verb("results", out, "--pack", tmp_path / "none.json.gz", "--problem", "iris") == 2
+    assert "has no such results, but some of problem: " in capsys.readouterr().err
+    assert not (tmp_path / "none.json.gz").exists()

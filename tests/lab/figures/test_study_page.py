@@ -9,7 +9,7 @@ import pytest
 from gradline.lab import summary
 from gradline.lab.figures import FIGURES
 from gradline.lab.findings.claims import spread
-from gradline.lab.findings.reading import pack_directory
+from gradline.lab.findings.reading import pack_runs
 
 DOCS = Path(__file__).parents[3] / "docs"
 
@@ -46,7 +46,7 @@ def test_the_pictures_are_those_that_the_page_shows(program):
 
 
 def test_both_scales_of_netii_are_shown_once_there_are_runs(store, tmp_path, monkeypatch):
-    pack_directory(store, tmp_path / "paper.json.gz")
+    pack_runs(store, tmp_path / "paper.json.gz")
     study, claims = load("study"), load("claims")
     monkeypatch.setattr(study, "RUNS", tmp_path)
     text = study.section().partition("### NetII from initial weights of two scales")[2].partition("###")[0]

@@ -12,7 +12,7 @@ from gradline.lab import results, summary
 from gradline.lab.cli import main
 from gradline.lab.findings import bounded
 from gradline.lab.findings.packed import Damaged, Packed, pack, unpack
-from gradline.lab.findings.reading import pack_directory, traces
+from gradline.lab.findings.reading import pack_runs, traces
 from gradline.lab.findings.traces import PACKED_POINTS
 from gradline.lab.jobs.result import held
 
@@ -20,7 +20,7 @@ from gradline.lab.jobs.result import held
 @pytest.fixture(scope="module")
 def file(store, tmp_path_factory):
     path = tmp_path_factory.mktemp("packed") / "runs.json.gz"
-    pack_directory(store, path)
+    pack_runs(store, path)
     return path
 
 
@@ -67,7 +67,7 @@ def test_long_runs_are_thinned(tmp_path, store):
 
 
 def test_the_same_runs_give_the_same_bytes(store, file, tmp_path):
-    pack_directory(store, tmp_path / "again.json.gz")
+    pack_runs(store, tmp_path / "again.json.gz")
     assert (tmp_path / "again.json.gz").read_bytes() == file.read_bytes()
 
 
@@ -113,10 +113,10 @@ def test_packing_adds_to_a_file_and_its_runs_are_not_made_again(tmp_path):
         )
 
     run_study(study(1), tmp_path / "first", backend="inline")
-    pack_directory(tmp_path / "first", file)
+    pack_runs(tmp_path / "first", file)
     made = run_study(study(2), tmp_path / "second", backend="inline", known=known_runs(file, study(2)))
     assert (made.runs, made.made) == (1, 1)
-    assert len(pack_directory(tmp_path / "second", file).runs) == 2
+    assert len(pack_runs(tmp_path / "second", file).runs) == 2
     assert set(known_runs(file, study(2))) == {run.key for run in plan(study(2))}
     chosen = ["--problem", "bcwd-logr", "--method", "gols-i", "--batch-size", "10", "--seeds", "2", "--budget", "20"]
     where = ["--known", str(file), "--out", str(tmp_path / "third"), "--backend", "inline"]
@@ -136,7 +136,7 @@ def test_packing_drops_runs_of_an_earlier_revision_of_a_method(tmp_path, monkeyp
         where = tmp_path / f"{Angle.revision}-{seeds}"
         chosen = {"problems": ["bcwd-logr", "bcwd-netpi"], "methods": methods, "batch_sizes": [100]}
         run_study(studies.load("today", **chosen, seeds=seeds, budget=20), where, backend="inline")
-        runs = pack_directory(where, file, report=told.append).runs
+        runs = pack_runs(where, file, report=told.append).runs
         return [(one.problem, one.method, one.seed, one.revision) for one in runs]
 
     revision = Angle.revision

@@ -13,7 +13,7 @@ from gradline.lab import Store, report, run_study, summary
 from gradline.lab.cli import main
 from gradline.lab.engines.recorder import watch
 from gradline.lab.figures import FIGURES, labels
-from gradline.lab.findings.reading import pack_directory
+from gradline.lab.findings.reading import pack_runs
 from gradline.lab.methods import METHODS, SearchMethod
 from gradline.lab.problems import PROBLEMS
 from gradline.lab.report.overview import endings, overview
@@ -189,7 +189,7 @@ def test_searches_that_cannot_be_made_here_are_left_out_with_the_reason(monkeypa
 
 @pytest.mark.slow
 def test_a_packed_file_has_a_page_too(store, tmp_path):
-    pack_directory(store, tmp_path / "runs.json.gz")
+    pack_runs(store, tmp_path / "runs.json.gz")
     reader = Reader(
         report.write(tmp_path / "runs.json.gz", tmp_path / "page.html", illustrations=False).read_text(encoding="utf-8")
     )

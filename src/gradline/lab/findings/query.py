@@ -89,8 +89,7 @@ def summary(
     if Path(directory).is_file():
         from gradline.lab.findings.packed import unpack
 
-        rows = [run.row for run in unpack(directory).runs]
-        rows = [row for row in rows if all(_matches(row[name], choice) for name, choice in chosen.items())]
+        rows = [run.row for run in unpack(directory).runs if matches(run.run, chosen)]
     else:
         rows = [configuration(result.run) | summary_row(result) for result in stored(directory, chosen, report)]
     return summary_frame(rows)
@@ -167,12 +166,13 @@ def stored(
         )
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"directory must be one that a study was run into, but {directory} does not exist")
+    return Store(directory, report=report).results(lambda run: matches(run, chosen or {}))
 
-    def wanted(run: Run) -> bool:
-        setting = configuration(run)
-        return all(_matches(setting[name], choice) for name, choice in (chosen or {}).items())
 
-    return Store(directory, report=report).results(wanted)
+def matches(run: Run, chosen: Mapping[str, Choice[Any]]) -> bool:
+    """Return whether a run has the chosen values of its configuration."""
+    row = configuration(run)
+    return all(_matches(row[name], choice) for name, choice in chosen.items())
 
 
 def _matches(value: Any, choice: Choice[Any]) -> bool:

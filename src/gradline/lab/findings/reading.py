@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from gradline.lab.findings.packed import Packed, add, portable, unpack
-from gradline.lab.findings.query import stored
+from gradline.lab.findings.query import Choice, matches, stored
 from gradline.lab.findings.traces import PACKED_POINTS, POINTS, Trace, thin
+from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.studies import Study, StudyError
+from gradline.lab.studies import Study, StudyError, load
 from gradline.lab.tools.files import Report
 
 Source: TypeAlias = str | os.PathLike[str] | Sequence[Trace]
@@ -26,15 +27,20 @@ def read(source: str | os.PathLike[str], study: Study, *, report: Report | None 
 
     The targets of a file must be those of the study, since its curves were thinned for them.
     """
+    return _read(source, study, lambda run: run.benchmark, report)
+
+
+def _read(source: str | os.PathLike[str], study: Study, wanted: Callable[[Run], bool], report: Report | None) -> Packed:
+    """Return those runs of a directory or a packed file that are wanted, thinned for the targets of a study."""
     targets = {setting.name: setting.target for setting in study.settings if setting.target is not None}
     path = Path(source)
     if path.is_dir():
-        found = Store(path, report=report).results(lambda run: run.benchmark)
+        found = Store(path, report=report).results(wanted)
         runs = (thin(one, points=PACKED_POINTS, target=targets.get(one.run.setting)) for one in found)
         return Packed(tuple(runs), targets, portable(commands(path)))
     packed = unpack(path)
     packed.check(targets)
-    return replace(packed, runs=tuple(one for one in packed.runs if one.run.benchmark))
+    return replace(packed, runs=tuple(one for one in packed.runs if wanted(one.run)))
 
 
 def traces(source: Source, *, points: int = POINTS, report: Report | None = None) -> list[Trace]:
@@ -49,16 +55,36 @@ def traces(source: Source, *, points: int = POINTS, report: Report | None = None
     return [thin(result, points=points) for result in stored(source, report=report)]
 
 
-def pack_directory(
-    directory: str | os.PathLike[str], path: str | os.PathLike[str], *, report: Report | None = None
+def pack_runs(
+    source: str | os.PathLike[str],
+    path: str | os.PathLike[str],
+    *,
+    study: str = "compare",
+    chosen: Mapping[str, Choice[Any]] | None = None,
+    memory: Mapping[str, float | str] | None = None,
+    report: Report | None = None,
 ) -> Packed:
-    """Add the runs of a directory to a packed file; return what it holds.
+    """Add runs of a directory or a packed file to another packed file; return what it then holds.
 
     Runs that the file has and the directory has not are kept, so that a study can be extended on several machines and
     by several people: see `known_runs`.
+
+    Args:
+        source: the directory, or the packed file.
+        path: the file that the runs are added to; it need not exist.
+        study: whose targets the curves are thinned for.
+        chosen: values of `problem`, `method` or `batch_size` that runs must have; `None`: all runs.
+        memory: of methods, their peak memory in copies of the parameters.
+        report: receives messages.
+
+    Raises `LookupError` if there is no such run.
     """
-    found = traces(directory, points=PACKED_POINTS, report=report)
-    return add(Packed(tuple(found), commands=portable(commands(directory))), path, report=report)
+    found = _read(source, load(study), lambda run: matches(run, chosen or {}), report)
+    if not found.runs:
+        raise LookupError(f"{source} has no such runs")
+    there = {run.setting for run in found.runs}
+    targets = {setting: target for setting, target in found.targets.items() if setting in there}
+    return add(replace(found, targets=targets, memory=memory or found.memory), path, report=report)
 
 
 def known_runs(path: str | os.PathLike[str], study: Study) -> dict[str, float]:

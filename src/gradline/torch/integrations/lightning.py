@@ -1,9 +1,10 @@
 """`LineSearchCallback`: use gradline optimizers with Lightning's `Trainer`.
 
-Lightning can train with a gradline optimizer without this callback, except if a search is spread over mini-batches:
-then the parameters are at a probe between mini-batches. The callback sets them to the **accepted point outside of
-training batches**, so that validation, tests, checkpoints, other callbacks and the trained model use that point. The
-optimizer's checkpoint includes the probe, and a resumed run returns to it with its first mini-batch.
+Lightning can train with a gradline optimizer without this callback, but then validation, checkpoints and the trained
+model have the weights of the last mini-batch: with `Angle` not the average, and with a search that is spread over
+mini-batches a probe. The callback sets the parameters to the **average, or to the accepted point, outside of training
+batches**, for validation, tests, checkpoints, other callbacks and the trained model. The optimizer's checkpoint
+includes the last point or probe, and a resumed run returns to it with its first mini-batch.
 
 It also logs the searches.
 """

@@ -1,8 +1,8 @@
 """`LineSearchCallback`: use gradline optimizers with Hugging Face's `Trainer`.
 
-`Trainer` calls `step()` without a closure, so each of its steps is one probe, and between steps the parameters are at a
-probe. It calls the optimizer's `eval()` before evaluations and `train()` before it continues, but not before it saves
-checkpoints or at the end of training. The callback does that.
+`Trainer` calls `step()` without a closure. Each of its steps is then one step of `Angle`, or one probe of a line search
+such as GOLS-I, and between steps the parameters are at that probe. It calls the optimizer's `eval()` before evaluations
+and `train()` before it continues, but not before it saves checkpoints or at the end of training. The callback does.
 
 ```python
 import tempfile

@@ -53,9 +53,11 @@ def verb(study: Study, workers: int | None, known: str | None, measure: bool) ->
                 f"`gradline data fetch {name}` gets it, --data DIR looks for it elsewhere"
             ) from error
     elsewhere = known_runs(known, study) if known else {}
-    choose = choices(None, study, elsewhere)
-    # Where it is not known yet which candidate will be chosen, any will do: all of them cost about the same.
-    runs = plan(study) + plan_tuned(study, lambda setting, tuned: choose(setting, tuned) or tuned.candidates[0])
+    runs = plan(study)
+    if study.tuned:
+        choose = choices(None, study, elsewhere)
+        # Where it is not known yet which candidate will be chosen, any will do: all of them cost about the same.
+        runs += plan_tuned(study, lambda setting, tuned: choose(setting, tuned) or tuned.candidates[0])
     runs = [run for run in runs if run.key not in elsewhere]
     if not runs:
         console().print(f"All runs are in {escape(str(known))} already: there is nothing to do.")

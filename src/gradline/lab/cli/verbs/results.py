@@ -88,16 +88,23 @@ def verb(
 
     if not Path(source).exists():
         raise FileNotFoundError(f"DIR must be a directory that a study was run into, but {source} does not exist")
-    chosen = {"problems": problem, "methods": method, "batch_sizes": batch_size}
+    names = {"problems": problem, "methods": method, "batch_sizes": batch_size}
+    chosen: dict[str, Any] = {"problem": problem or None, "method": method or None, "batch_size": batch_size or None}
+    compared = None
     for name in () if runs or as_json else ("compare", "train") if study is None else filter(None, [study]):
-        if _compared(source, name, chosen, csv_file, pack, memory=memory):
-            return
+        compared = compared or _compared(source, name, names, csv_file, memory=memory)
     if pack:
-        from gradline.lab.findings.reading import pack_directory
+        from gradline.lab.findings.reading import pack_runs
 
-        _packed(pack, len(pack_directory(source, pack, report=warn).runs))
+        measured = compared.memory if compared else None
+        try:
+            packed = pack_runs(source, pack, study=study or "compare", chosen=chosen, memory=measured, report=warn)
+        except LookupError as error:
+            raise click.ClickException(_nothing(source)) from error
+        console(stderr=True).print(f"{pack}: {plural(len(packed.runs), 'run')}, {size(Path(pack).stat().st_size)}")
+    if compared or pack:
         return
-    frame = summary(source, problem=problem or None, method=method or None, batch_size=batch_size or None, report=warn)
+    frame = summary(source, **chosen, report=warn)
     if frame.empty:
         raise click.ClickException(_nothing(source))
     if csv_file:
@@ -146,17 +153,10 @@ def _nothing(source: str) -> str:
     return f"{source} has no such results, but some of {'; '.join(parts)}"
 
 
-def _packed(file: str | Path, runs: int) -> None:
-    console(stderr=True).print(f"{file}: {plural(runs, 'run')}, {size(Path(file).stat().st_size)}")
-
-
-def _compared(
-    source: str, study: str, chosen: dict[str, Any], csv_file: str | None, pack: str | None, *, memory: bool
-) -> bool:
-    """Show the runs of a comparison in a directory or a packed file; return whether there are any."""
+def _compared(source: str, study: str, chosen: dict[str, Any], csv_file: str | None, *, memory: bool) -> Packed | None:
+    """Show the runs of a comparison in a directory or a packed file, and return them, if there are any."""
     from gradline.lab import studies
     from gradline.lab.findings.comparison import compare
-    from gradline.lab.findings.packed import add
     from gradline.lab.findings.reading import read
     from gradline.lab.findings.training import trained
 
@@ -164,40 +164,33 @@ def _compared(
     try:
         wanted = studies.load(study, **chosen)
     except studies.StudyError:
-        return False  # it has no such problem, method or batch size
+        return None  # it has no such problem, method or batch size
     found = read(source, wanted, report=warn)
     if whole.tuned:
         training = trained(found.runs, wanted)
-        names = {setting.problem.name for setting in wanted.settings}
-        runs = tuple(run for run in found.runs if run.problem in names)
-        if pack and runs:  # perhaps without cases: the tuning seed's runs may be in the file alone
-            _packed(pack, len(add(replace(found, runs=runs), pack, report=warn).runs))
-        if training.cases and csv_file:
+        if not training.cases:
+            return None
+        if csv_file:
             _write_training(csv_file, training)
-        if training.cases:
-            _show_training(training)
-        return bool(training.cases or (pack and runs))
+        _show_training(training)
+        return found
     known = compare(found.runs, wanted)
     if chosen["methods"]:
         names = {method.name for method in wanted.methods}
         known = replace(known, runs=tuple(run for run in known.runs if run.method in names))
     if not known.runs:
         if not memory:
-            return False
+            return None
         raise click.ClickException(f"{source} has no such runs of a comparison; `gradline run compare` makes some")
     found = replace(found, runs=known.runs)
     if memory:
         from gradline.lab.findings.memory import copies
 
         found = replace(found, memory=copies(dict.fromkeys(run.method for run in known.runs)))
-    if pack:
-        there = {run.setting for run in known.runs}
-        targets = {setting: target for setting, target in found.targets.items() if setting in there}
-        _packed(pack, len(add(replace(found, targets=targets), pack, report=warn).runs))
     if csv_file:
         _write_csv(csv_file, known.rows)
     _show_comparison(found, known)
-    return True
+    return found
 
 
 def _show_comparison(packed: Packed, known: Comparison) -> None:
