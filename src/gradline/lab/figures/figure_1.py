@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,8 +15,6 @@ from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
 TITLE = "Steps that are too small, too large, and found by a line search"

@@ -8,13 +8,12 @@ first dozen whose optimum along -∇L is nearest to the middle of that range.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from gradline.lab.problems.data import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor, nn
 
 SEED = 7

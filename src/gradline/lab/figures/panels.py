@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,11 +26,9 @@ from gradline.lab.figures.curves import (
     quantiles,
 )
 from gradline.lab.figures.line_styles import numbers
+from gradline.lab.findings.reading import Source
 from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks, stroke
-
-if TYPE_CHECKING:
-    from gradline.lab.findings.reading import Source
 
 REACH = (1e-16, 1e16)
 """Widest range of a logarithmic axis: a few steps of 1e-140 would hide all others."""

@@ -14,12 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradline.lab.methods.method import Peer
+from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Gradients, OneBatch, Stepper
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from gradline.lab.methods.objective import Objective
 
 Schedule: TypeAlias = Callable[[float], float]
 """Returns the factor of the learning rate after a share of the run."""

@@ -7,12 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from gradline.lab.methods.objective import Objective
+from gradline.protocol import Moments, Record, Search, observes
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from gradline.lab.methods.objective import Objective
-    from gradline.protocol import Record, Search
     from gradline.torch import Angle
     from gradline.torch.direction import DirectionFactory
 
@@ -149,7 +150,6 @@ class Searching(Stepper):
         *,
         average: bool = False,
     ) -> None:
-        from gradline.protocol import Moments, observes
         from gradline.torch import LateAverage, LineSearchOptimizer
 
         super().__init__(objective)

@@ -18,13 +18,12 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gradline.lab.problems.problem import Problem
+from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.arguments import PATTERN
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from gradline.lab.problems.task import Measured, Task
 
 BATCH_SIZE = 32
 """Samples of a batch, where neither the training data nor the caller say it."""
@@ -77,8 +76,6 @@ class Training:
     def task(self) -> Task:
         """Return the task: mean losses of training batches, and losses and errors of both parts of the data."""
         import torch
-
-        from gradline.lab.problems.task import Measured, Task
 
         train = _Samples(self.train, "train")
         if self.validation is None:
