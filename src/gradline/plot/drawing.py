@@ -31,7 +31,8 @@ def draw(data: SearchData, axes: Any = None) -> Figure | SubFigure:
         known += panel.legend(known)
     for axis in chosen[:-1]:
         axis.set_xlabel("")
-    _title(chosen[0], data)
+    title = "\n".join([data.headline, *textwrap.wrap(data.reason, 84)])
+    chosen[0].set_title(title, loc="left", fontsize="medium", color=chosen[0].xaxis.label.get_color())
     figure = chosen[0].get_figure()
     assert figure is not None
     return figure
@@ -64,11 +65,6 @@ def _checked(axes: Any, panels: int) -> list[Axes]:
             f"got {len(chosen)}"
         )
     return chosen
-
-
-def _title(axis: Axes, data: SearchData) -> None:
-    lines = [data.headline, *textwrap.wrap(data.reason, 84)]
-    axis.set_title("\n".join(lines), loc="left", fontsize="medium", color=axis.xaxis.label.get_color())
 
 
 # ---- Values ----
@@ -212,7 +208,8 @@ def _inside(panel: Panel, seen: Sequence[tuple[Point, float]], quantity: int) ->
     if panel.data.beliefs is not None:
         _considered(panel, quantity)
     else:
-        _order(panel, [(point.step, height) for point, height in seen if point.number])
+        places = [(point.step, height) for point, height in seen if point.number and drawable(height)]
+        panel.curve(*np.reshape(places, (-1, 2)).T, panel.inks.faint, 0.9, linestyle=":", zorder=2)
     low, high = panel.axis.get_ylim()
     return [(point, height) for point, height in seen if low <= height <= high]
 
@@ -260,11 +257,3 @@ def _points(panel: Panel, seen: Sequence[tuple[Point, float]], noise: float | No
         panel.axis.errorbar(steps, heights, yerr=noise, label="noise, ±1σ", **style)
     panel.marks([(point.step, height) for point, height in seen if point.number == 0], "s", inks.text, "origin")
     panel.marks([(point.step, height) for point, height in seen if point.number], "o", inks.orange, "probe")
-
-
-def _order(panel: Panel, places: Sequence[tuple[float, float]]) -> None:
-    """Draw a faint line through the probes in order."""
-    places = [(step, height) for step, height in places if drawable(height)]
-    if len(places) > 1:
-        steps, heights = zip(*places, strict=True)
-        panel.curve(steps, heights, panel.inks.faint, 0.9, linestyle=":", zorder=2)

@@ -90,12 +90,11 @@ def test_the_worst_seed_decides_where_it_is_asked_for():
 
 def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_seed():
     finals = {"sgd-0.1": [3.0, 3.0, 0.1], "sgd-1": [1.0, 1.0, 9.0], "sgd-10": [2.0, 2.0, 2.0]}
-    grids = {name: ("sgd", float(name[4:])) for name in finals}
     made = tabulate(
         trace(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
     )
     made["tiny/5"]["other"] = [trace("other", [9.0, 5.0])]
-    found = with_grids(made, grids)["tiny/5"]
+    found = with_grids(made)["tiny/5"]
     assert set(found) == {"other", "sgd best", "sgd median"}
     assert {one.method for one in found["sgd best"]} == {"sgd-1"}
     assert {one.method for one in found["sgd median"]} == {"sgd-10"}
