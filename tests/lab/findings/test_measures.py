@@ -150,12 +150,13 @@ def test_the_figure_of_losses_has_medians_and_ranges():
             trace("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
         ]
     )
-    (losses,) = losses_data(made, ["tiny/5"], ["a"])
-    np.testing.assert_array_equal(losses.band.x, np.arange(11.0))
-    np.testing.assert_array_equal(losses.band.middle[:3], [8.0, 5.0, 2.0])
-    np.testing.assert_array_equal(losses.band.low[:3], [8.0, 4.0, 1.0])
-    np.testing.assert_array_equal(losses.band.high[:3], [8.0, 6.0, np.inf])
-    figure = draw_losses([losses])
+    (panel,) = losses_data(made, ["tiny/5"], ["a"])
+    band = panel.bands["a"]
+    np.testing.assert_array_equal(band.x, np.arange(11.0))
+    np.testing.assert_array_equal(band.middle[:3], [8.0, 5.0, 2.0])
+    np.testing.assert_array_equal(band.low[:3], [8.0, 4.0, 1.0])
+    np.testing.assert_array_equal(band.high[:3], [8.0, 6.0, np.inf])
+    figure = draw_losses([panel])
     assert figure.axes[0].get_title() == "tiny, B = 5"
 
 
@@ -169,9 +170,10 @@ def test_no_two_of_twenty_lines_look_the_same():
 
 def test_test_errors_against_seconds_share_the_time_of_the_slowest():
     made = tabulate([trace("a", [8.0, 4.0], seconds=1.0), trace("b", [8.0, 6.0], seconds=3.0)])
-    quick, slow = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
-    assert quick.band.x[-1] == slow.band.x[-1] == 3.0
-    assert quick.band.middle[np.searchsorted(quick.band.x, 1.0)] == 8.0  # twice the loss
-    assert slow.band.middle[np.searchsorted(slow.band.x, 1.0)] == 16.0
-    figure = draw_losses([quick, slow])
+    (panel,) = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
+    quick, slow = panel.bands.values()
+    assert quick.x[-1] == slow.x[-1] == 3.0
+    assert quick.middle[np.searchsorted(quick.x, 1.0)] == 8.0  # twice the loss
+    assert slow.middle[np.searchsorted(slow.x, 1.0)] == 16.0
+    figure = draw_losses([panel])
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("seconds", "test error")

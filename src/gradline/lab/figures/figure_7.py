@@ -102,14 +102,8 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
                 legend.remove()
             left, right = axis.get_xlim()
             axis.set_xlim(left, right + 0.08 * (right - left))  # room for rings and numbers
-            look: dict[str, Any] = {
-                "color": "#8c8c8c",
-                "linewidth": 1.2,
-                "scaley": False,
-                "scalex": False,
-                "zorder": 1.5,
-            }
-            axis.plot(one.steps, one.slopes, label="full-batch slope", **look)
+            look: dict[str, Any] = {"color": "#8c8c8c", "linewidth": 1.2, "zorder": 1.5}
+            axis.plot(one.steps, one.slopes, label="full-batch slope", scalex=False, scaley=False, **look)
             style.letter(axis, name, f"{one.kind}\nsearch {one.number}, {plural(one.record.evaluations, 'probe')}")
         for axis in axes[0, 1:]:
             axis.set_ylabel("")
