@@ -340,8 +340,23 @@ def check(problem: Script, batch_size: int | None = None) -> tuple[int, Task, Me
 
     Its loss and gradients are computed too. Raises `TrainingError`, which names the line of the user's file.
     """
+    import torch
+
     try:
-        return _checked(problem, batch_size)
+        training = problem.training(0)
+        task = training.task()
+        size = batch_size or training.batch()
+        rule, reason = f"at most {task.samples}", "there are so many training samples"
+        require(size <= task.samples, "batch_size", rule, reason, size)
+        loss = task.losses(task.model, torch.arange(size))
+        reason = "it has to have gradients"
+        require(loss.requires_grad, "loss", "a function of the model's outputs", reason, "one without them")
+        loss.backward()  # type: ignore[no-untyped-call]
+        task.model.zero_grad()
+        was_training = task.model.training
+        task.model.eval()
+        measured = task.measure(task.model)
+        task.model.train(was_training)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         package = str(Path(__file__).parents[2])
@@ -351,22 +366,4 @@ def check(problem: Script, batch_size: int | None = None) -> tuple[int, Task, Me
         place = f"{problem.described}{f', line {line}' if line else ''}"
         reason = str(error).strip().partition("\n")[0]
         raise TrainingError(f"{place}: {type(error).__name__}: {reason}") from error
-
-
-def _checked(problem: Script, batch_size: int | None) -> tuple[int, Task, Measured]:
-    import torch
-
-    training = problem.training(0)
-    task = training.task()
-    size = batch_size or training.batch()
-    require(size <= task.samples, "batch_size", f"at most {task.samples}", "there are so many training samples", size)
-    loss = task.losses(task.model, torch.arange(size))
-    reason = "it has to have gradients"
-    require(loss.requires_grad, "loss", "a function of the model's outputs", reason, "one without them")
-    loss.backward()  # type: ignore[no-untyped-call]
-    task.model.zero_grad()
-    was_training = task.model.training
-    task.model.eval()
-    measured = task.measure(task.model)
-    task.model.train(was_training)
     return size, task, measured
