@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradline.searches.arguments import require
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -125,8 +127,7 @@ class Found:
         Args:
             coverage: the fraction of sign changes inside; the others are left out equally at both ends.
         """
-        if not 0.0 < coverage <= 1.0:
-            raise ValueError(f"coverage must be above 0 and at most 1 (it is a share), got {coverage!r}")
+        require(0.0 < coverage <= 1.0, "coverage", "above 0 and at most 1", "it is a share", coverage)
         places = np.repeat(np.arange(len(self.steps)), self.sign_changes.sum(axis=0))
         if not places.size:
             return None

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure, SubFigure
 from gradline.plot.data import Array, Point, SearchData
 from gradline.plot.panel import Panel
 from gradline.plot.scales import drawable, extended, threshold, window
+from gradline.searches.arguments import require
 
 SIZES = {1: (7.6, 3.6), 2: (7.6, 5.6), 3: (7.6, 7.4)}
 HEIGHTS = {1: [1.0], 2: [3.0, 2.0], 3: [3.0, 2.0, 2.0]}
@@ -59,11 +60,8 @@ def _checked(axes: Any, panels: int) -> list[Axes]:
     chosen = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
     if not chosen or not all(isinstance(axis, Axes) for axis in chosen):
         raise TypeError(f"axes must be an Axes of matplotlib or several of them, got {axes!r}")
-    if len(chosen) > panels:
-        raise ValueError(
-            f"axes must be at most {panels} (this picture has no more panels; search_data(...).panels tells), "
-            f"got {len(chosen)}"
-        )
+    reason = "this picture has no more panels; search_data(...).panels tells"
+    require(len(chosen) <= panels, "axes", f"at most {panels}", reason, len(chosen))
     return chosen
 
 
