@@ -206,8 +206,9 @@ def _inside(panel: Panel, seen: Sequence[tuple[Point, float]], quantity: int) ->
     if panel.data.beliefs is not None:
         _considered(panel, quantity)
     else:
-        places = [(point.step, height) for point, height in seen if point.number and drawable(height)]
-        panel.curve(*np.reshape(places, (-1, 2)).T, panel.inks.faint, 0.9, linestyle=":", zorder=2)
+        probes = [(point.step, height) for point, height in seen if point.number and drawable(height)]
+        line = np.reshape(probes, (-1, 2))
+        panel.curve(line[:, 0], line[:, 1], panel.inks.faint, 0.9, linestyle=":", zorder=2)
     low, high = panel.axis.get_ylim()
     return [(point, height) for point, height in seen if low <= height <= high]
 

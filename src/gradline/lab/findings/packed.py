@@ -264,7 +264,7 @@ def _unpacked(name: str, text: str, counts: Sequence[int]) -> list[Array]:
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:
     """Return the commands of a `commands.txt` without what belongs to one machine, each once."""
-    found = {}
+    found: dict[str, None] = {}
     for command in commands:
         kept, rest = [], iter(shlex.split(command))
         for word in rest:
