@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -77,8 +78,6 @@ def study_options(verb: F) -> F:
         repetition: bool,
         **others: Any,
     ) -> Any:
-        from dataclasses import replace
-
         from gradline.lab import studies
         from gradline.lab.jobs.runs import Sampling
 
@@ -96,8 +95,6 @@ def study_options(verb: F) -> F:
 
 def _without_absent(study: Any) -> Any:
     """Return the study without the methods whose packages are not installed. Raises if none is left."""
-    from dataclasses import replace
-
     methods = [*study.methods, *(method for tuned in study.tuned for method in tuned.candidates)]
     absent = {method.name: reason for method in methods if (reason := method.unavailable()) is not None}
     for name, reason in absent.items():

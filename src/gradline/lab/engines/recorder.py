@@ -7,6 +7,7 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gradline.lab.engines import make
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
 from gradline.lab.tools.threads import threads
@@ -48,8 +49,6 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
     assert first.transcript[0][0] == 1e-8 and len(first.transcript) > 20
     ```
     """
-    from gradline.lab.engines import make
-
     if not isinstance(run.method, SearchMethod):
         raise TypeError(f"method must be a search (its probes are recorded), got {run.method.described}")
     recorded: Any = Recorded(run.method.search)

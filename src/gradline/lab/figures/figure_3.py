@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
-
-if TYPE_CHECKING:
-    from gradline import landscape
 
 TITLE = "Static and dynamic mini-batches along one direction"
 CAPTION = (
@@ -29,11 +27,11 @@ CAPTION = (
 class Data:
     """Values and slopes at the steps."""
 
-    line: landscape.Line
+    line: gradline.landscape.Line
     """With all samples, and with the static mini-batches."""
     jumps: NDArray[np.int64]
     """Which of the mini-batches the dynamic sampling took at each step."""
-    dynamic: landscape.Curves
+    dynamic: gradline.landscape.Curves
     optimum: float
     """Where the full-batch slope changes sign (on a straight line between two steps)."""
     optima: Array
@@ -52,17 +50,15 @@ class Data:
 @threads()
 def data(*, points: int = 100, spacing: float = 0.002) -> Data:
     """Walk along -∇L of the network; the samples are dealt into four mini-batches at random."""
-    from gradline import landscape
-
     rng = np.random.default_rng(0)
     model, loss, samples = iris()
     dealt = np.array_split(rng.permutation(len(samples[0])), 4)
-    seen = landscape.line(model, loss, samples, steps=spacing * np.arange(points), static=dealt, seed=0)
+    seen = gradline.landscape.line(model, loss, samples, steps=spacing * np.arange(points), static=dealt, seed=0)
     assert seen.full is not None
     assert seen.static is not None
     jumps = rng.integers(len(dealt), size=points)
     taken = jumps, np.arange(points)
-    dynamic = landscape.Curves(seen.steps, seen.static.values[taken], seen.static.slopes[taken])
+    dynamic = gradline.landscape.Curves(seen.steps, seen.static.values[taken], seen.static.slopes[taken])
     found = dynamic.found()
     optima = np.array([_root(seen.steps, row) for row in seen.static.slopes])
     return Data(

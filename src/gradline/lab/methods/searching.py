@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+import gradline
 from gradline import searches
 from gradline.lab.methods.method import Absent, Method
 from gradline.lab.methods.objective import Objective
@@ -97,9 +98,7 @@ class SearchMethod(Method):
     def build(self, objective: Objective) -> Stepper:
         """Build the stepper that trains an objective; Angle along Adam is `gradline.Angle`, as its users have it."""
         if (options := self._angle_options()) is not None and objective.reuse_gradient is not False:
-            from gradline.torch import Angle
-
-            optimizer = Angle(objective.parameters, average=self.average, model=objective.model, **options)
+            optimizer = gradline.Angle(objective.parameters, average=self.average, model=objective.model, **options)
             return AngleSteps(objective, optimizer)
         direction = None if self.direction is None else self.direction.factory()
         return Searching(objective, self.search, direction, average=self.average)

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import inspect
 import math
+import random
 import sys
 import traceback
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gradline.lab.problems.problem import Problem
 from gradline.lab.problems.task import Measured, Task
@@ -259,10 +262,6 @@ class Script(Problem):
 
 def _seeded(seed: int, make: Callable[[], Any]) -> Any:
     """Call a function with torch, NumPy and `random` seeded, and leave their generators as they were."""
-    import random
-
-    import numpy as np
-
     from gradline.lab.problems.supervised import seeded
 
     numbers, others = np.random.get_state(), random.getstate()
