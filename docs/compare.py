@@ -51,7 +51,7 @@ def read(path: Path = RUNS) -> tuple[Packed, Comparison]:
     study = load("compare")
     packed = reading.read(path, study)
     known = compare(packed.runs, study)
-    lost = {run.name for run in packed.runs} - {run.name for run in known.runs}
+    lost = {run.key for run in packed.runs} - {run.key for run in known.runs}
     if lost:
         raise ValueError(f"{path} must have runs of today's problems and methods only, but it has {min(lost)}")
     return packed, known
@@ -205,8 +205,8 @@ def winners(packed: Packed, known: Comparison) -> str:
 
 def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
-    grids = {f"{family} {which}" for family, _ in known.grids.values() for which in ("best", "median")}
-    free = {row.method for row in known.rows} - grids - {"angle", "angle-adam"}
+    names = {row.method for row in known.rows} - {"angle", "angle-adam"}
+    free = {name for name in names if not name.endswith((" best", " median"))}  # those are of grids
     rows, sizes = [], sizes_of(known)
     for setting in sorted(known.settings, key=lambda setting: setting.held_out):
         lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}

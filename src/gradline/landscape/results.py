@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from gradline.searches.arguments import require
+
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
@@ -125,8 +127,7 @@ class Found:
         Args:
             coverage: the fraction of sign changes inside; the others are left out equally at both ends.
         """
-        if not 0.0 < coverage <= 1.0:
-            raise ValueError(f"coverage must be above 0 and at most 1 (it is a share), got {coverage!r}")
+        require(0.0 < coverage <= 1.0, "coverage", "above 0 and at most 1", "it is a share", coverage)
         places = np.repeat(np.arange(len(self.steps)), self.sign_changes.sum(axis=0))
         if not places.size:
             return None
@@ -275,15 +276,12 @@ class Projections:
 
 def _columns(seen: Line | Plane, **at: Array) -> dict[str, NDArray[Any]]:
     """Return a row for each evaluation: sampling, number of the mini-batch or walk (0 for full), where, what."""
-    columns: dict[str, list[NDArray[Any]]] = {}
+    tables: list[dict[str, NDArray[Any]]] = []
     for sampling in ("full", "static", "dynamic"):
         part = getattr(seen, sampling)
         if part is not None:
             rows = part.values.reshape(-1, next(iter(at.values())).size)
-            columns.setdefault("sampling", []).append(np.full(rows.size, sampling))
-            columns.setdefault("number", []).append(np.repeat(np.arange(len(rows)), rows.shape[1]))
-            for name, steps in at.items():
-                columns.setdefault(name, []).append(np.tile(steps.ravel(), len(rows)))
-            columns.setdefault("value", []).append(part.values.ravel())
-            columns.setdefault("slope", []).append(part.slopes.ravel())
-    return {name: np.concatenate(parts) for name, parts in columns.items()}
+            table = {"sampling": np.full(rows.size, sampling), "number": np.arange(len(rows)).repeat(rows.shape[1])}
+            table |= {name: np.tile(steps.ravel(), len(rows)) for name, steps in at.items()}
+            tables.append(table | {"value": part.values.ravel(), "slope": part.slopes.ravel()})
+    return {name: np.concatenate([table[name] for table in tables]) for name in tables[0]}

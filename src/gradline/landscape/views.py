@@ -15,6 +15,7 @@ from gradline.landscape.evaluate import Losses
 from gradline.landscape.results import Curves, Found, Line, Optima, Plane, Projections, Surfaces
 from gradline.landscape.scan import Asked, Scan, steps_of
 from gradline.landscape.source import require_count
+from gradline.searches.arguments import require
 
 
 def line(
@@ -133,8 +134,7 @@ def plane(
         progress: show a progress bar.
     """
     asked, across, up = Asked(full, static, dynamic, repetition), steps_of(x, "x"), steps_of(y, "y")
-    if len(directions) != 2:
-        raise ValueError(f"directions must be two (a plane has two axes), got {len(directions)}")
+    require(len(directions) == 2, "directions", "two", "a plane has two axes", len(directions))
     scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
     centers = [center_of(direction, scan.place) for direction in directions]
     with scan.begun():
@@ -205,8 +205,7 @@ def optima(
     require_count("repeats", repeats, 1, "it counts walks")
     if not sizes or len(set(sizes)) != len(sizes):
         raise ValueError(f"batch_sizes must be one or more different sizes, got {sizes}")
-    if len(at) < 3:
-        raise ValueError(f"steps must be at least 3 (a minimum is lower than both its neighbours), got {len(at)}")
+    require(len(at) >= 3, "steps", "at least 3", "a minimum is lower than both its neighbours", len(at))
     scan = Scan(model, loss, data, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
         if scan.samples is None:

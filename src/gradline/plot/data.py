@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gradline.protocol import Moments, Origin, Outcome, Pending, Record, Search, Slope, Transcript, Value, observes
 from gradline.searches import Armijo, GolsBack, GolsI, GolsMax, Prls, PrlsMemory, StrongWolfe
+from gradline.searches.arguments import require
 from gradline.searches.surrogate import Belief, Surrogate, wolfe
 
 Array = NDArray[np.float64]
@@ -235,10 +236,7 @@ def _grid(span: tuple[float, float], logarithmic: bool) -> Array:
 def _given(transcript: Any, search: Search[Any, Any] | None, origin: Origin[Any] | None) -> _Given:
     if isinstance(transcript, Record | Pending):
         for name, value in (("search", search), ("origin", origin)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} must be left out (a {type(transcript).__name__} carries its own), got {value!r}"
-                )
+            require(value is None, name, "left out", f"a {type(transcript).__name__} carries its own", value)
         asked = transcript.step if isinstance(transcript, Pending) and transcript.outcome is None else None
         return _Given(
             *(transcript.search, transcript.origin, transcript.memory, transcript.outcome),

@@ -15,6 +15,7 @@ from matplotlib.figure import Figure, SubFigure
 from gradline.plot.data import Array, Point, SearchData
 from gradline.plot.panel import Panel
 from gradline.plot.scales import drawable, extended, threshold, window
+from gradline.searches.arguments import require
 
 SIZES = {1: (7.6, 3.6), 2: (7.6, 5.6), 3: (7.6, 7.4)}
 HEIGHTS = {1: [1.0], 2: [3.0, 2.0], 3: [3.0, 2.0, 2.0]}
@@ -31,7 +32,8 @@ def draw(data: SearchData, axes: Any = None) -> Figure | SubFigure:
         known += panel.legend(known)
     for axis in chosen[:-1]:
         axis.set_xlabel("")
-    _title(chosen[0], data)
+    title = "\n".join([data.headline, *textwrap.wrap(data.reason, 84)])
+    chosen[0].set_title(title, loc="left", fontsize="medium", color=chosen[0].xaxis.label.get_color())
     figure = chosen[0].get_figure()
     assert figure is not None
     return figure
@@ -58,17 +60,9 @@ def _checked(axes: Any, panels: int) -> list[Axes]:
     chosen = [axes] if isinstance(axes, Axes) else list(np.ravel(axes))
     if not chosen or not all(isinstance(axis, Axes) for axis in chosen):
         raise TypeError(f"axes must be an Axes of matplotlib or several of them, got {axes!r}")
-    if len(chosen) > panels:
-        raise ValueError(
-            f"axes must be at most {panels} (this picture has no more panels; search_data(...).panels tells), "
-            f"got {len(chosen)}"
-        )
+    reason = "this picture has no more panels; search_data(...).panels tells"
+    require(len(chosen) <= panels, "axes", f"at most {panels}", reason, len(chosen))
     return chosen
-
-
-def _title(axis: Axes, data: SearchData) -> None:
-    lines = [data.headline, *textwrap.wrap(data.reason, 84)]
-    axis.set_title("\n".join(lines), loc="left", fontsize="medium", color=axis.xaxis.label.get_color())
 
 
 # ---- Values ----
@@ -212,7 +206,9 @@ def _inside(panel: Panel, seen: Sequence[tuple[Point, float]], quantity: int) ->
     if panel.data.beliefs is not None:
         _considered(panel, quantity)
     else:
-        _order(panel, [(point.step, height) for point, height in seen if point.number])
+        probes = [(point.step, height) for point, height in seen if point.number and drawable(height)]
+        line = np.reshape(probes, (-1, 2))
+        panel.curve(line[:, 0], line[:, 1], panel.inks.faint, 0.9, linestyle=":", zorder=2)
     low, high = panel.axis.get_ylim()
     return [(point, height) for point, height in seen if low <= height <= high]
 
@@ -260,11 +256,3 @@ def _points(panel: Panel, seen: Sequence[tuple[Point, float]], noise: float | No
         panel.axis.errorbar(steps, heights, yerr=noise, label="noise, ±1σ", **style)
     panel.marks([(point.step, height) for point, height in seen if point.number == 0], "s", inks.text, "origin")
     panel.marks([(point.step, height) for point, height in seen if point.number], "o", inks.orange, "probe")
-
-
-def _order(panel: Panel, places: Sequence[tuple[float, float]]) -> None:
-    """Draw a faint line through the probes in order."""
-    places = [(step, height) for step, height in places if drawable(height)]
-    if len(places) > 1:
-        steps, heights = zip(*places, strict=True)
-        panel.curve(steps, heights, panel.inks.faint, 0.9, linestyle=":", zorder=2)

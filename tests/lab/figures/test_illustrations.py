@@ -176,7 +176,7 @@ def test_figure_3_jumps_between_the_four_and_changes_sign_in_the_ball_only(small
     line, sizes = data.line, np.array([len(batch) for batch in data.line.batches])
     assert sizes.sum() == 150
     assert sizes.max() - sizes.min() <= 1
-    np.testing.assert_array_equal(data.dynamic_slopes, line.static.slopes[data.jumps, np.arange(len(line.steps))])
+    np.testing.assert_array_equal(data.dynamic.slopes, line.static.slopes[data.jumps, np.arange(len(line.steps))])
     np.testing.assert_allclose(sizes / 150 @ line.static.values, line.full.values)
     np.testing.assert_allclose(sizes / 150 @ line.static.slopes, line.full.slopes, atol=1e-9)
     low, high = data.ball
@@ -185,7 +185,7 @@ def test_figure_3_jumps_between_the_four_and_changes_sign_in_the_ball_only(small
     assert ((data.sign_changes >= low) & (data.sign_changes <= high)).all()
     for change in data.sign_changes:  # between a step downhill and the next one, uphill
         after = np.searchsorted(line.steps, change)
-        assert data.dynamic_slopes[after - 1] <= 0.0 < data.dynamic_slopes[after]
+        assert data.dynamic.slopes[after - 1] <= 0.0 < data.dynamic.slopes[after]
         assert line.steps[after] - change <= spacing
     assert data.sign_changes.size > 1
     assert data.minima.min() < 0.1 * line.steps[-1] < 0.9 * line.steps[-1] < data.minima.max()

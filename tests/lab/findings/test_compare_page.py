@@ -134,7 +134,7 @@ def test_runs_that_the_code_does_not_know_any_more_are_told(program, found, tmp_
     run = known.runs[0].run
     old = replace(known.runs[0], run=replace(run, problem=replace(run.problem, revision=99)))
     file = pack(replace(packed, runs=(known.runs[1], old)), tmp_path / "a.json.gz")
-    with pytest.raises(ValueError, match=f"it has {re.escape(old.name)}"):
+    with pytest.raises(ValueError, match=f"it has {re.escape(old.key)}"):
         program.read(file)
 
 
@@ -150,9 +150,9 @@ def test_the_answers_are_in_step_with_the_runs_of_training(program, training, pa
 
 def test_the_answers_follow_the_runs_of_training(program, training, page):
     packed, _ = training
-    ours = {run.name for run in packed.runs if run.method == "angle"}
+    ours = {run.key for run in packed.runs if run.method == "angle"}
     failed = tuple(
-        replace(run, status=Status.FAILED, reason="broken") if run.name in ours else run for run in packed.runs
+        replace(run, status=Status.FAILED, reason="broken") if run.key in ours else run for run in packed.runs
     )
     other = trained(failed, studies.load("train"))
     assert len(ours) > 10

@@ -90,12 +90,11 @@ def test_the_worst_seed_decides_where_it_is_asked_for():
 
 def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_seed():
     finals = {"sgd-0.1": [3.0, 3.0, 0.1], "sgd-1": [1.0, 1.0, 9.0], "sgd-10": [2.0, 2.0, 2.0]}
-    grids = {name: ("sgd", float(name[4:])) for name in finals}
     made = tabulate(
         trace(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
     )
     made["tiny/5"]["other"] = [trace("other", [9.0, 5.0])]
-    found = with_grids(made, grids)["tiny/5"]
+    found = with_grids(made)["tiny/5"]
     assert set(found) == {"other", "sgd best", "sgd median"}
     assert {one.method for one in found["sgd best"]} == {"sgd-1"}
     assert {one.method for one in found["sgd median"]} == {"sgd-10"}
@@ -151,12 +150,13 @@ def test_the_figure_of_losses_has_medians_and_ranges():
             trace("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
         ]
     )
-    (losses,) = losses_data(made, ["tiny/5"], ["a"])
-    np.testing.assert_array_equal(losses.band.x, np.arange(11.0))
-    np.testing.assert_array_equal(losses.band.middle[:3], [8.0, 5.0, 2.0])
-    np.testing.assert_array_equal(losses.band.low[:3], [8.0, 4.0, 1.0])
-    np.testing.assert_array_equal(losses.band.high[:3], [8.0, 6.0, np.inf])
-    figure = draw_losses([losses])
+    (panel,) = losses_data(made, ["tiny/5"], ["a"])
+    band = panel.bands["a"]
+    np.testing.assert_array_equal(band.x, np.arange(11.0))
+    np.testing.assert_array_equal(band.middle[:3], [8.0, 5.0, 2.0])
+    np.testing.assert_array_equal(band.low[:3], [8.0, 4.0, 1.0])
+    np.testing.assert_array_equal(band.high[:3], [8.0, 6.0, np.inf])
+    figure = draw_losses([panel])
     assert figure.axes[0].get_title() == "tiny, B = 5"
 
 
@@ -170,9 +170,10 @@ def test_no_two_of_twenty_lines_look_the_same():
 
 def test_test_errors_against_seconds_share_the_time_of_the_slowest():
     made = tabulate([trace("a", [8.0, 4.0], seconds=1.0), trace("b", [8.0, 6.0], seconds=3.0)])
-    quick, slow = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
-    assert quick.band.x[-1] == slow.band.x[-1] == 3.0
-    assert quick.band.middle[np.searchsorted(quick.band.x, 1.0)] == 8.0  # twice the loss
-    assert slow.band.middle[np.searchsorted(slow.band.x, 1.0)] == 16.0
-    figure = draw_losses([quick, slow])
+    (panel,) = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
+    quick, slow = panel.bands.values()
+    assert quick.x[-1] == slow.x[-1] == 3.0
+    assert quick.middle[np.searchsorted(quick.x, 1.0)] == 8.0  # twice the loss
+    assert slow.middle[np.searchsorted(slow.x, 1.0)] == 16.0
+    figure = draw_losses([panel])
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("seconds", "test error")

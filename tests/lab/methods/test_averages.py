@@ -9,7 +9,7 @@ from torch import nn
 
 from gradline.lab.methods import METHODS
 from gradline.lab.methods.objective import Objective
-from gradline.lab.methods.peers import has_batch_norm, with_new_statistics
+from gradline.lab.methods.peers import batch_norms, with_new_statistics
 from gradline.lab.problems.task import Task
 
 
@@ -31,7 +31,7 @@ def test_new_statistics_are_those_of_the_data_and_the_model_keeps_its_own():
 
 def test_a_model_without_batch_norm_is_taken_as_it_is():
     work = objective()
-    assert not has_batch_norm(work.model)
+    assert not batch_norms(work.model)
     assert with_new_statistics(work) is work.model
 
 

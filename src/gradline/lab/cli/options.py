@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -50,6 +51,20 @@ def study_options(verb: F) -> F:
     Methods whose packages are not installed are removed from the study, with a warning.
     """
 
+    @click.argument("study")
+    @click.option("--seeds", type=whole, metavar="N", help="Run seeds 0 to N-1 of each setting.")
+    @click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run.")
+    @click.option("--batch-size", type=whole, multiple=True, metavar="B", help="Samples in a batch. Repeatable.")
+    @click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable.")
+    @click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable.")
+    @click.option(
+        "--sampling",
+        type=SAMPLING,
+        multiple=True,
+        help="A new batch for each evaluation, one for each search, or all samples. Repeatable.",
+    )
+    @click.option("--repetition", is_flag=True, help="Draw the samples of a batch with replacement.")
+    @workers_option
     @functools.wraps(verb)
     def with_study(
         *,
@@ -63,8 +78,6 @@ def study_options(verb: F) -> F:
         repetition: bool,
         **others: Any,
     ) -> Any:
-        from dataclasses import replace
-
         from gradline.lab import studies
         from gradline.lab.jobs.runs import Sampling
 
@@ -77,35 +90,11 @@ def study_options(verb: F) -> F:
             chosen = replace(chosen, repetition=True)
         return verb(study=_without_absent(chosen), **others)
 
-    made: Any = with_study
-    for option in reversed(
-        (
-            click.argument("study"),
-            click.option("--seeds", type=whole, metavar="N", help="Run seeds 0 to N-1 of each setting."),
-            click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run."),
-            click.option(
-                "--batch-size", type=whole, multiple=True, metavar="B", help="Samples in a batch. Repeatable."
-            ),
-            click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable."),
-            click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable."),
-            click.option(
-                "--sampling",
-                type=SAMPLING,
-                multiple=True,
-                help="A new batch for each evaluation, one for each search, or all samples. Repeatable.",
-            ),
-            click.option("--repetition", is_flag=True, help="Draw the samples of a batch with replacement."),
-            workers_option,
-        )
-    ):
-        made = option(made)
-    return made  # type: ignore[no-any-return]
+    return with_study  # type: ignore[return-value]
 
 
 def _without_absent(study: Any) -> Any:
     """Return the study without the methods whose packages are not installed. Raises if none is left."""
-    from dataclasses import replace
-
     methods = [*study.methods, *(method for tuned in study.tuned for method in tuned.candidates)]
     absent = {method.name: reason for method in methods if (reason := method.unavailable()) is not None}
     for name, reason in absent.items():

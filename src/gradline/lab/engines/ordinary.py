@@ -56,10 +56,20 @@ class Ordinary:
         if run.benchmark:
             _warm_up(run.method)
         with self._apart(keep=False):
-            self._objective = _objective(run)
+            task = run.problem.build(run.seed)
+        self._objective = Objective(
+            task,
+            probe_batches(run, task.samples),
+            direction_batches(run, task.samples),
+            static=run.sampling is Sampling.STATIC,
+            reuse_gradient=reuses(run),
+            diagonal=run.diagonal,
+            counted=_foreign(run),
+            budget=run.budget,
+        )
         self._stepper: Stepper | None = None
         try:
-            check_variances(run, self._objective.task.samples)
+            check_variances(run, task.samples)
             with self._apart(), self._time:
                 self._stepper = run.method.build(self._objective)
         except Exception as error:
@@ -225,21 +235,6 @@ class _Stopwatch:
     def __exit__(self, *_: object) -> None:
         self.seconds += time.perf_counter() - self._begin[0]
         self.cpu_seconds += time.thread_time() - self._begin[1]
-
-
-def _objective(run: Run) -> Objective:
-    """Return what a run trains: its task, and the batches of its probes and directions."""
-    task = run.problem.build(run.seed)
-    return Objective(
-        task,
-        probe_batches(run, task.samples),
-        direction_batches(run, task.samples),
-        static=run.sampling is Sampling.STATIC,
-        reuse_gradient=reuses(run),
-        diagonal=run.diagonal,
-        counted=_foreign(run),
-        budget=run.budget,
-    )
 
 
 def _foreign(run: Run) -> bool:

@@ -7,10 +7,11 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from gradline.lab.engines import make
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
 from gradline.lab.tools.threads import threads
-from gradline.protocol import Origin, Outcome, Record, Transcript
+from gradline.protocol import Origin, Outcome, Pending, Record
 
 
 @dataclass(frozen=True)
@@ -27,18 +28,11 @@ class Recorded:
         return getattr(self.inner, name)
 
     def search(self, origin: Origin[Any], memory: Any) -> Generator[float, Any, Outcome[Any]]:
-        conversation = self.inner.search(origin, memory)
-        transcript: Transcript[Any] = []
-        try:
-            step = next(conversation)
-            while True:
-                observed = yield step
-                transcript.append((step, observed))
-                step = conversation.send(observed)
-        except StopIteration as end:
-            self.records.append(Record(self.inner, origin, memory, end.value, transcript))
-            outcome: Outcome[Any] = end.value
-            return outcome
+        pending: Pending[Any, Any] = Pending(self.inner, origin, memory)
+        while pending.outcome is None:
+            pending.tell((yield pending.step))
+        self.records.append(pending.record)
+        return pending.outcome
 
 
 def watch(run: Run) -> Iterator[Record[Any, Any]]:
@@ -55,8 +49,6 @@ def watch(run: Run) -> Iterator[Record[Any, Any]]:
     assert first.transcript[0][0] == 1e-8 and len(first.transcript) > 20
     ```
     """
-    from gradline.lab.engines import make
-
     if not isinstance(run.method, SearchMethod):
         raise TypeError(f"method must be a search (its probes are recorded), got {run.method.described}")
     recorded: Any = Recorded(run.method.search)

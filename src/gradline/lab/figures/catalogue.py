@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from gradline.lab.figures import labels, style
-
-if TYPE_CHECKING:
-    from gradline.lab.figures.curves import Measure
+from gradline.lab.figures.curves import Measure
 
 
 class Key(NamedTuple):

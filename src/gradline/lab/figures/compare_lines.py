@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
@@ -110,17 +109,15 @@ def apart(values: Sequence[float], gap: float, top: float) -> list[float]:
     return moved
 
 
-@dataclass(frozen=True, eq=False)
-class Losses:
-    """A measure of a method on a setting: the median over seeds, the lowest and the highest."""
+class LossPanel(NamedTuple):
+    """A measure of methods on a setting: of each the median over seeds, the lowest and the highest."""
 
     setting: str
-    method: str
-    band: Band
-    measure: str = "train_loss"
-    against: str = "evaluations"
-    target: float = math.nan
+    measure: str
+    against: str
+    target: float
     """The training loss to be reached; NaN: none is shown."""
+    bands: dict[str, Band]
 
 
 def losses_data(
@@ -132,8 +129,8 @@ def losses_data(
     against: str = "evaluations",
     targets: Mapping[str, float] | None = None,
     points: int = POINTS,
-) -> tuple[Losses, ...]:
-    """Return what was measured along training: a panel for each setting, a line for each method.
+) -> list[LossPanel]:
+    """Return what was measured along training: a panel for each setting that has runs, a line for each method.
 
     From where a run failed or diverged on, it is infinite. The measure is one of `MEASURES`, against
     "evaluations" or "seconds", at so many points at most; `targets` are drawn beside training losses.
@@ -146,12 +143,13 @@ def losses_data(
             continue
         grid = _grid(together, against, points)
         target = (targets or {}).get(setting, math.nan) if measure == "train_loss" else math.nan
+        bands = {}
         for method in methods:
             if runs := known.get(method):
                 ordered = np.sort(np.stack([_held(run, grid, measure, against) for run in runs]), axis=0)
-                band = Band(grid, ordered[len(ordered) // 2], ordered[0], ordered[-1])
-                found.append(Losses(setting, method, band, measure, against, target))
-    return tuple(found)
+                bands[method] = Band(grid, ordered[len(ordered) // 2], ordered[0], ordered[-1])
+        found.append(LossPanel(setting, measure, against, target, bands))
+    return found
 
 
 def _grid(runs: Sequence[Trace], against: str, points: int) -> Array:
@@ -168,48 +166,45 @@ def _held(run: Trace, grid: Array, measure: str, against: str) -> Array:
     return shown if run.status is Status.DONE else np.where(grid > ended, math.inf, shown)
 
 
-def draw_losses(data: Sequence[Losses], inks: Inks = LIGHT) -> style.Figure:
-    """Draw a panel for each setting and measure: a line for each method, and the range over seeds of gradline's.
+def draw_losses(panels: Sequence[LossPanel], inks: Inks = LIGHT) -> style.Figure:
+    """Draw the panels: a line for each method, and the range over seeds of gradline's.
 
     Infinite values are left out, and lines that explode leave the panel at its top.
     """
-    panels = list(dict.fromkeys((losses.setting, losses.measure) for losses in data))
-    known = styles(list(dict.fromkeys(losses.method for losses in data)), inks)
+    known = styles(list(dict.fromkeys(method for panel in panels for method in panel.bands)), inks)
     columns = min(len(panels), COLUMNS) or 1
     lines = math.ceil(len(panels) / columns) or 1
     with style.settings(inks):
         figure, axes = style.panels(lines, columns, height=1.75 * lines + (0.9 if lines > 1 else 1.6), width=8.4)
         for axis in axes.flat[len(panels) :]:
             axis.set_visible(False)
-        for number, (axis, (setting, measure)) in enumerate(zip(axes.flat, panels, strict=False)):
-            here = [losses for losses in data if (losses.setting, losses.measure) == (setting, measure)]
-            for place, losses in enumerate(here):
-                look = known[losses.method]
-                x, middle, low, high = (np.where(np.isfinite(part), part, np.nan) for part in losses.band)
+        for number, (axis, panel) in enumerate(zip(axes.flat, panels, strict=False)):
+            for place, (method, band) in enumerate(panel.bands.items()):
+                look = known[method]
+                x, middle, low, high = (np.where(np.isfinite(part), part, np.nan) for part in band)
                 if look.own:
                     axis.fill_between(x, low, high, color=look.stroke.color, alpha=0.09, linewidth=0)
                 every = max(len(x) // 3, 1)
                 options = look.options(every=(every * (place % 5) // 5, every))
-                axis.plot(x, middle, label=plain(losses.method), **{**options, "markersize": 3.2})
-            _scale(axis, here)
-            problem, _, size = setting.partition("/")
+                axis.plot(x, middle, label=plain(method), **{**options, "markersize": 3.2})
+            _scale(axis, panel)
+            problem, _, size = panel.setting.partition("/")
             axis.set_title(f"{plain(problem)}, B = {size}", fontsize=8.5)
-            if not math.isnan(here[0].target):
-                axis.axhline(here[0].target, color=inks.text, linewidth=0.6, linestyle=":", zorder=1.0)
-            if number % columns == 0 or measure != panels[number - 1][1]:
-                axis.set_ylabel(MEASURES[measure].words)
+            if not math.isnan(panel.target):
+                axis.axhline(panel.target, color=inks.text, linewidth=0.6, linestyle=":", zorder=1.0)
+            if number % columns == 0 or panel.measure != panels[number - 1].measure:
+                axis.set_ylabel(MEASURES[panel.measure].words)
         for axis in axes[-1]:
-            axis.set_xlabel(data[0].against if data else "")
+            axis.set_xlabel(panels[0].against if panels else "")
         style.legend(figure, axes.flat, columns=5)
     return figure
 
 
-def _scale(axis: style.Axes, here: Sequence[Losses]) -> None:
+def _scale(axis: style.Axes, panel: LossPanel) -> None:
     """Set the axes of a panel: from the lowest line to the highest, but at most `ABOVE` times the highest start."""
-    middles = np.concatenate([losses.band.middle for losses in here])
-    starts = [losses.band.middle[0] for losses in here if np.isfinite(losses.band.middle[0])]
-    roof = ABOVE * max(starts, default=math.inf)
+    middles = np.array([band.middle for band in panel.bands.values()])
+    roof = ABOVE * max(middles[np.isfinite(middles[:, 0]), 0], default=math.inf)
     shown = middles[np.isfinite(middles) & (middles > 0.0) & (middles <= roof)]
-    set_scale(axis, MEASURES[here[0].measure], [shown])
-    if here[0].against == "seconds":
+    set_scale(axis, MEASURES[panel.measure], [shown])
+    if panel.against == "seconds":
         axis.xaxis.set_major_formatter(style.matplotlib("ticker").ScalarFormatter())

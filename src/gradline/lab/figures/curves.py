@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from gradline.lab import studies
 from gradline.lab.figures import labels
 from gradline.lab.findings.reading import Source, traces
 from gradline.lab.findings.traces import Trace
@@ -281,8 +282,6 @@ def curves_of(
 @cache
 def planned_by(study: str) -> Plan:
     """Return the settings of a study that comes with gradline."""
-    from gradline.lab import studies
-
     seeds: dict[tuple[str, str, int], list[int]] = {}
     budgets = {}
     for run in studies.plan(studies.load(study)):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.jobs.result import Array
@@ -14,8 +16,6 @@ from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, Stroke, stroke
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor
 
 TITLE = "Steps that are too small, too large, and found by a line search"
@@ -59,13 +59,10 @@ def data(*, training: int = 200, points: int = 51, updates: int = 12) -> Data:
     """Go down from one start on a plane through a trained Iris network, along the full-batch gradient in the plane."""
     import torch
 
-    import gradline
-    from gradline import landscape
-
     model, loss, samples = iris(training=training)
-    pair = landscape.random_directions(model, seed=0)
+    pair = gradline.landscape.random_directions(model, seed=0)
     grid = np.linspace(-REACH, REACH, points)
-    seen = landscape.plane(
+    seen = gradline.landscape.plane(
         model, lambda x, y: loss(x, y).mean(), samples, directions=(pair[0], pair[1]), x=grid, y=grid, seed=0
     )
     assert seen.full is not None

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.jobs.result import Array
@@ -47,13 +48,11 @@ class Data:
 @threads()
 def data(*, training: int = 200, points: int = 41) -> Data:
     """Evaluate the loss of a trained Iris network on a plane."""
-    from gradline import landscape
-
     model, loss, samples = iris(training=training)
-    first, second = landscape.random_directions(model, seed=4)
+    first, second = gradline.landscape.random_directions(model, seed=4)
     grid = np.linspace(-10.0, 10.0, points)
     options: dict[str, Any] = {"directions": (first, second), "x": grid, "y": grid, "along": first, "seed": 0}
-    seen = landscape.plane(model, loss, samples, **options, batch_size=BATCH_SIZE, static=2, dynamic=1)
+    seen = gradline.landscape.plane(model, loss, samples, **options, batch_size=BATCH_SIZE, static=2, dynamic=1)
     assert seen.full is not None
     assert seen.static is not None
     assert seen.dynamic is not None
@@ -68,11 +67,10 @@ def data(*, training: int = 200, points: int = 41) -> Data:
 def _surface(values: Array, slopes: Array) -> Surface:
     from scipy.ndimage import minimum_filter
 
-    from gradline.landscape import Found
-
     lowest = values == minimum_filter(values, size=3)
     lowest[[0, -1]] = lowest[:, [0, -1]] = False
-    return Surface(values, lowest, Found.of(np.arange(slopes.shape[1], dtype=np.float64), values, slopes).sign_changes)
+    found = gradline.landscape.Found.of(np.arange(slopes.shape[1], dtype=np.float64), values, slopes)
+    return Surface(values, lowest, found.sign_changes)
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
-
-if TYPE_CHECKING:
-    from gradline import landscape
 
 TITLE = "Static and dynamic mini-batches along one direction"
 CAPTION = (
@@ -29,12 +27,11 @@ CAPTION = (
 class Data:
     """Values and slopes at the steps."""
 
-    line: landscape.Line
+    line: gradline.landscape.Line
     """With all samples, and with the static mini-batches."""
     jumps: NDArray[np.int64]
     """Which of the mini-batches the dynamic sampling took at each step."""
-    dynamic_values: Array
-    dynamic_slopes: Array
+    dynamic: gradline.landscape.Curves
     optimum: float
     """Where the full-batch slope changes sign (on a straight line between two steps)."""
     optima: Array
@@ -53,23 +50,21 @@ class Data:
 @threads()
 def data(*, points: int = 100, spacing: float = 0.002) -> Data:
     """Walk along -∇L of the network; the samples are dealt into four mini-batches at random."""
-    from gradline import landscape
-
     rng = np.random.default_rng(0)
     model, loss, samples = iris()
     dealt = np.array_split(rng.permutation(len(samples[0])), 4)
-    seen = landscape.line(model, loss, samples, steps=spacing * np.arange(points), static=dealt, seed=0)
+    seen = gradline.landscape.line(model, loss, samples, steps=spacing * np.arange(points), static=dealt, seed=0)
     assert seen.full is not None
     assert seen.static is not None
     jumps = rng.integers(len(dealt), size=points)
-    values, slopes = seen.static.values[jumps, np.arange(points)], seen.static.slopes[jumps, np.arange(points)]
-    found = landscape.Found.of(seen.steps, values, slopes)
+    taken = jumps, np.arange(points)
+    dynamic = gradline.landscape.Curves(seen.steps, seen.static.values[taken], seen.static.slopes[taken])
+    found = dynamic.found()
     optima = np.array([_root(seen.steps, row) for row in seen.static.slopes])
     return Data(
         line=seen,
         jumps=jumps,
-        dynamic_values=values,
-        dynamic_slopes=slopes,
+        dynamic=dynamic,
         optimum=_root(seen.steps, seen.full.slopes),
         optima=optima,
         minima=found.steps_of_minima,
@@ -105,13 +100,11 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
         full, static = data.line.full, data.line.static
         assert full is not None
         assert static is not None
-        for axis, whole, rows in ((a, full.values, static.values), *((x, full.slopes, static.slopes) for x in (b, e))):
-            _static(axis, data, whole, rows, inks)
-        for axis, whole, row in (
-            (c, full.values, data.dynamic_values),
-            *((x, full.slopes, data.dynamic_slopes) for x in (d, f)),
-        ):
-            _dynamic(axis, data, whole, row, inks)
+        _static(a, data, full.values, static.values, inks)
+        _dynamic(c, data, full.values, data.dynamic.values, inks)
+        for above, below in ((b, d), (e, f)):
+            _static(above, data, full.slopes, static.slopes, inks)
+            _dynamic(below, data, full.slopes, data.dynamic.slopes, inks)
         for axis in (b, d, e, f):
             axis.axhline(0.0, color=inks.faint, linewidth=0.8, zorder=0)
             axis.set_ylabel("slope F'(α)")
@@ -122,7 +115,7 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
         for axis in (e, f):
             axis.set_xlabel("step α along d = -∇L")
             _come_close(axis, data, static.slopes)
-        heights = data.dynamic_values[np.searchsorted(data.line.steps, data.minima)]
+        heights = data.dynamic.values[np.searchsorted(data.line.steps, data.minima)]
         marks: dict[str, Any] = {"ms": 5, "mfc": "none", "mec": inks.blue, "linestyle": "", "zorder": 4}
         c.plot(data.minima, heights, marker="v", **marks, label="local minimum, dynamic")
         for axis in (d, f):
@@ -133,10 +126,9 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
             axis.plot(data.optimum, 0.0, "o", ms=6, color=inks.text, zorder=4)
         e.lines[-2].set_label("NN-GPP of a mini-batch")
         e.lines[-1].set_label("NN-GPP of the full batch")
-        titles = ("values, static", "slopes, static", "values, dynamic", "slopes, dynamic")
-        for axis, name, title in zip(
-            axes.flat, "abcdef", (*titles, *(f"{title}, near $B_ε$" for title in titles[1::2])), strict=True
-        ):
+        titles = ["values, static", "slopes, static", "values, dynamic", "slopes, dynamic"]
+        titles += [f"slopes, {sampling}, near $B_ε$" for sampling in ("static", "dynamic")]
+        for axis, name, title in zip(axes.flat, "abcdef", titles, strict=True):
             style.letter(axis, name, title)
             axis.locator_params(axis="x", nbins=6)
         style.legend(figure, [a, c, e, f], columns=3)
@@ -144,30 +136,16 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
 
 
 def _static(axis: style.Axes, data: Data, full: Array, rows: Array, inks: Inks) -> None:
-    for number, (row, size) in enumerate(zip(rows, map(len, data.line.batches), strict=True)):
-        axis.plot(
-            data.line.steps,
-            row,
-            **stroke(number + 1, inks).options(),
-            label=f"static mini-batch {number + 1} (B = {size})",
-        )
-    axis.plot(
-        data.line.steps,
-        full,
-        color=inks.text,
-        linewidth=2.0,
-        label=f"full batch (M = {sum(map(len, data.line.batches))})",
-    )
+    steps, sizes = data.line.steps, [len(batch) for batch in data.line.batches]
+    for number, (row, size) in enumerate(zip(rows, sizes, strict=True), start=1):
+        label = f"static mini-batch {number} (B = {size})"
+        axis.plot(steps, row, label=label, **stroke(number, inks).options())
+    axis.plot(steps, full, color=inks.text, linewidth=2.0, label=f"full batch (M = {sum(sizes)})")
 
 
 def _dynamic(axis: style.Axes, data: Data, full: Array, row: Array, inks: Inks) -> None:
     axis.plot(data.line.steps, full, color=inks.text, linewidth=2.0)
-    marks: dict[str, Any] = {
-        "marker": ".",
-        "markersize": 3,
-        "markeredgecolor": inks.orange,
-        "markerfacecolor": inks.orange,
-    }
+    marks: dict[str, Any] = {"marker": ".", "ms": 3, "mec": inks.orange, "mfc": inks.orange}
     label = "dynamic: a new one at each step"
     axis.plot(data.line.steps, row, color=inks.faint, linewidth=0.7, label=label, **marks)
 

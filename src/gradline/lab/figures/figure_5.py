@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
-
-if TYPE_CHECKING:
-    from gradline import landscape
 
 TITLE = "Values and slopes over two weights"
 CAPTION = (
@@ -32,8 +30,8 @@ class Data:
 
     x: Array
     """Values of either weight."""
-    full: landscape.Surfaces
-    dynamic: landscape.Surfaces
+    full: gradline.landscape.Surfaces
+    dynamic: gradline.landscape.Surfaces
     """With a new mini-batch at each point."""
     batch_size: int
     samples: int
@@ -51,20 +49,18 @@ def data(*, reach: float = 10.0, points: int = 51, batch_size: int = 10, repetit
     """
     import torch
 
-    from gradline import landscape
-
     model, loss, samples = iris()
     weights = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
     first, second = (torch.eye(len(weights), dtype=weights.dtype)[number - 1] for number in WEIGHTS)
     now = [float(weights[number - 1]) for number in WEIGHTS]
     grid = np.linspace(-reach, reach, points)
     options: dict[str, Any] = {"batch_size": batch_size, "dynamic": 1, "repetition": repetition, "seed": 0}
-    seen = landscape.plane(
+    seen = gradline.landscape.plane(
         model, loss, samples, directions=(first, second), x=grid - now[0], y=grid - now[1], **options
     )
     assert seen.full is not None
     assert seen.dynamic is not None
-    full, dynamic = seen.full, landscape.Surfaces(seen.dynamic.values[0], seen.dynamic.slopes[0])
+    full, dynamic = seen.full, gradline.landscape.Surfaces(seen.dynamic.values[0], seen.dynamic.slopes[0])
     return Data(
         x=grid,
         full=full,

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks, stroke
-
-if TYPE_CHECKING:
-    from gradline import landscape
 
 TITLE = "Where minima and sign changes are found"
 CAPTION = (
@@ -29,7 +27,7 @@ SIZES = tuple(range(10, 151, 10))
 class Data:
     """What was found along the line with each size of mini-batch."""
 
-    found: landscape.Optima
+    found: gradline.landscape.Optima
     optimum: float
     """Where the full-batch slope changes sign: the first step after it."""
 
@@ -44,13 +42,11 @@ def data(
     *, batch_sizes: Sequence[int] = SIZES, repeats: int = 100, points: int = 100, spacing: float = 0.002, order: int = 0
 ) -> Data:
     """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step."""
-    from gradline import landscape
-
     model, loss, samples = iris()
     steps = spacing * np.arange(points, dtype=np.float64)
     options: dict[str, Any] = {"batch_sizes": batch_sizes, "repeats": repeats, "repetition": False, "seed": order}
-    found = landscape.optima(model, loss, samples, steps=steps, **options)
-    whole = landscape.line(model, loss, samples, steps=steps, seed=order)
+    found = gradline.landscape.optima(model, loss, samples, steps=steps, **options)
+    whole = gradline.landscape.line(model, loss, samples, steps=steps, seed=order)
     assert whole.full is not None
     optima = whole.full.found().steps_of_sign_changes
     return Data(found, float(optima[0]) if optima.size else float("nan"))

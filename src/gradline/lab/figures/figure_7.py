@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
 from gradline.lab.jobs.result import Array
@@ -52,8 +53,6 @@ class Data:
 @threads()
 def data(*, batch_size: int = 50) -> Data:
     """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind."""
-    import gradline
-    from gradline import landscape
     from gradline.torch.snapshot import Snapshot
 
     model, loss, samples = iris()
@@ -73,7 +72,7 @@ def data(*, batch_size: int = 50) -> Data:
         direction = [(b - a) / record.step for a, b in zip(before.values, after.values, strict=True)]
         steps = np.linspace(0.0, 1.2 * max(step for step, _ in record.transcript), 120)
         before.restore()
-        seen = landscape.line(model, lambda x, y: loss(x, y).mean(), samples, steps=steps, direction=direction)
+        seen = gradline.landscape.line(model, lambda x, y: loss(x, y).mean(), samples, steps=steps, direction=direction)
         after.restore()
         assert seen.full is not None
         found[kind] = Searched(kind, number, record, steps, seen.full.slopes)
@@ -102,14 +101,8 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
                 legend.remove()
             left, right = axis.get_xlim()
             axis.set_xlim(left, right + 0.08 * (right - left))  # room for rings and numbers
-            look: dict[str, Any] = {
-                "color": "#8c8c8c",
-                "linewidth": 1.2,
-                "scaley": False,
-                "scalex": False,
-                "zorder": 1.5,
-            }
-            axis.plot(one.steps, one.slopes, label="full-batch slope", **look)
+            look: dict[str, Any] = {"color": "#8c8c8c", "linewidth": 1.2, "zorder": 1.5}
+            axis.plot(one.steps, one.slopes, label="full-batch slope", scalex=False, scaley=False, **look)
             style.letter(axis, name, f"{one.kind}\nsearch {one.number}, {plural(one.record.evaluations, 'probe')}")
         for axis in axes[0, 1:]:
             axis.set_ylabel("")

@@ -8,13 +8,13 @@ first dozen whose optimum along -∇L is nearest to the middle of that range.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+import gradline
 from gradline.lab.problems.data import load
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from torch import Tensor, nn
 
 SEED = 7
@@ -27,8 +27,6 @@ def iris(*, training: int = 0) -> tuple[nn.Module, Callable[[Tensor, Tensor], Te
     The network is at its random start, or has been trained for so many full-batch evaluations by GOLS-I.
     """
     import torch
-
-    import gradline
 
     samples = load("iris")
     inputs, targets = torch.from_numpy(samples.train_inputs), torch.from_numpy(samples.train_targets)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from enum import Enum
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -26,11 +26,9 @@ from gradline.lab.figures.curves import (
     quantiles,
 )
 from gradline.lab.figures.line_styles import numbers
+from gradline.lab.findings.reading import Source
 from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks, stroke
-
-if TYPE_CHECKING:
-    from gradline.lab.findings.reading import Source
 
 REACH = (1e-16, 1e16)
 """Widest range of a logarithmic axis: a few steps of 1e-140 would hide all others."""
@@ -152,8 +150,7 @@ def draw_panels(
                 set_scale(axis, measure, shown)
             words = f"{facet}\n{measure.words}" if len(facets) > 1 else measure.words
             axes[place, 0].set_ylabel(labels.plain(words))
-        _place(figure, _room(data, figure))
-        head(figure, axes.flat, data)
+        _place(figure, head(figure, axes.flat, data))
     return figure
 
 
@@ -168,29 +165,23 @@ def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks
             axis.set_xlabel(measure.against)
             style.letter(axis, name, measure.words)
         width, tall = figure.get_size_inches()
-        top = 1.0 - _room(data, figure) / tall
+        top = 1.0 - head(figure, axes.flat, data) / tall
         figure.subplots_adjust(0.65 / width, 0.45 / tall, 1.0 - 0.15 / width, top, wspace=0.22, hspace=0.36)
-        head(figure, axes.flat, data)
     return figure
 
 
-def head(figure: style.Figure, axes: Iterable[style.Axes], data: Curves) -> None:
-    """Put the legend at the top of a figure, and below it what is not as in the whole study."""
+def head(figure: style.Figure, axes: Iterable[style.Axes], data: Curves) -> float:
+    """Put the legend at the top of a figure, and below it what is not as in the whole study.
+
+    Returns the inches above the panels, with room for a title.
+    """
     width, height = figure.get_size_inches()
     style.legend(figure, axes, columns=max(4, round(width / 1.9)), where="upper center")
-    text = "\n".join(_notes(data, figure))
-    figure.text(0.5, 1.0 - 0.3 / height, labels.plain(text), ha="center", va="top", style="italic", fontsize=7.5)
-
-
-def _notes(data: Curves, figure: style.Figure) -> list[str]:
-    """Return what is not as in the whole study, as lines that fit."""
     notes = data.notes()
-    return textwrap.wrap(f"Not the whole study: {'; '.join(notes)}.", int(14 * figure.get_figwidth())) if notes else []
-
-
-def _room(data: Curves, figure: style.Figure) -> float:
-    """Return the inches above the panels: for the legend, the notes and a title."""
-    return 0.55 + 0.14 * len(_notes(data, figure))
+    lines = textwrap.wrap(f"Not the whole study: {'; '.join(notes)}.", int(14 * width)) if notes else []
+    text = labels.plain("\n".join(lines))
+    figure.text(0.5, 1.0 - 0.3 / height, text, ha="center", va="top", style="italic", fontsize=7.5)
+    return 0.55 + 0.14 * len(lines)
 
 
 def _place(figure: style.Figure, room: float) -> None:

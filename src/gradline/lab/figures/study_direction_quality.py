@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM
 from gradline.lab.figures.curves import ANGLE, Curves, curves_of, quantiles
 from gradline.lab.figures.panels import smooth
+from gradline.lab.findings.reading import Source
 from gradline.plot.inks import LIGHT, Inks, stroke
-
-if TYPE_CHECKING:
-    from gradline.lab.findings.reading import Source
 
 TITLE = "Angle between mini-batch and full-batch direction, along training"
 ABOUT = (

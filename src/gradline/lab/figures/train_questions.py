@@ -107,9 +107,8 @@ def compute_data(training: TrainingCases) -> tuple[Spent, ...]:
 
 def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
     """Draw a row for each case: seconds with and without tuning, and a line between them."""
-    rows = [CaseRow(spent.case, spent.held_out, {}) for spent in data]
     with style.settings(inks):
-        figure, axis = _rows(rows, inks)
+        figure, axis = _rows(data, inks)
         look = styles([OURS], inks)[OURS]
         for place, spent in enumerate(data):
             y = place + 0.5
@@ -182,7 +181,7 @@ def _within(ratio: float) -> float:
     return min(max(ratio, WIDEST[0]), WIDEST[1])
 
 
-def _rows(data: Sequence[CaseRow], inks: Inks, *, parts: bool = True) -> tuple[style.Figure, style.Axes]:
+def _rows(data: Sequence[CaseRow | Spent], inks: Inks, *, parts: bool = True) -> tuple[style.Figure, style.Axes]:
     """Return a figure and its axes, with a row for each case, named at the left."""
     figure, axes = style.panels(1, 1, height=1.3 + 0.21 * max(len(data), 4), width=8.4)
     axis: style.Axes = axes[0, 0]

@@ -12,6 +12,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+import gradline
 from gradline.lab.findings.claims import SEEDS, Part, Verdict
 from gradline.lab.problems import PROBLEMS, Loss, Network
 from gradline.lab.tools.threads import threads
@@ -32,8 +33,6 @@ def first_claim(*, starts: int = SEEDS, repeats: int = REPEATS) -> Verdict:
     """
     import torch
 
-    from gradline import landscape
-
     problem = PROBLEMS["iris"]
     assert isinstance(problem, Network)
     problem = replace(problem, loss=Loss.MSE)  # with the cross-entropy the optimum is outside the paper's range
@@ -47,10 +46,10 @@ def first_claim(*, starts: int = SEEDS, repeats: int = REPEATS) -> Verdict:
         model, samples = task.model, torch.arange(task.samples)
         arguments = (model, lambda chosen, task=task: task.losses(task.model, chosen), samples)
         seed += 1
-        full = landscape.line(*arguments, steps=steps, seed=0).full
+        full = gradline.landscape.line(*arguments, steps=steps, seed=0).full
         if full is None or not full.found().steps_of_sign_changes.size:
             continue
-        found = landscape.optima(*arguments, steps=steps, batch_sizes=SIZES, repeats=repeats, seed=0)
+        found = gradline.landscape.optima(*arguments, steps=steps, batch_sizes=SIZES, repeats=repeats, seed=0)
         even = steps[1:-1].std()
         minima.append([found[size].spread_of_minima.deviation / even for size in SIZES])
         changes.append([found[size].spread_of_sign_changes.deviation / even for size in SIZES])

@@ -7,7 +7,7 @@ of the logarithm of this ratio. One that fails counts as `LIMIT`, and so does on
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,7 @@ import pandas as pd
 from gradline.lab.findings import measures
 from gradline.lab.findings.measures import MethodRow, RunTable, by_setting, costs, final_loss, frame, leading, ratios
 from gradline.lab.findings.traces import Trace
-from gradline.lab.methods import GROUPS, METHODS, Peer
+from gradline.lab.methods import GROUPS, METHODS
 from gradline.lab.studies import Setting, Study
 
 OWN = GROUPS["gradline"]
@@ -58,17 +58,15 @@ class Comparison:
     Args:
         runs: of the study's settings and methods.
         settings: those that have runs, in the study's order.
-        grids: family and learning rate of the methods that are points of a grid.
     """
 
     runs: tuple[Trace, ...]
     settings: tuple[Setting, ...]
-    grids: Mapping[str, tuple[str, float]]
 
     @cached_property
     def table(self) -> RunTable:
         """By setting and method, in the study's order, best and median of each grid in the place of the grid."""
-        made = measures.with_grids(measures.tabulate(self.runs), self.grids)
+        made = measures.with_grids(measures.tabulate(self.runs))
         return {setting.name: made[setting.name] for setting in self.settings}
 
     @property
@@ -78,8 +76,7 @@ class Comparison:
     @cached_property
     def rows(self) -> list[MethodRow]:
         """A row for each method on each setting."""
-        units = [name for name in ("sgd best", "sgd median") if any(name in known for known in self.table.values())]
-        return measures.rows(self.table, self.targets, units)
+        return measures.rows(self.table, self.targets, ("sgd best", "sgd median"))
 
     def scores(self, settings: Sequence[str] | None = None) -> list[Score]:
         """Return the scores of methods over those (of some) settings on which all of them were run, the best first."""
@@ -109,16 +106,7 @@ def compare(runs: Iterable[Trace], study: Study) -> Comparison:
     """Return the comparison of a study's runs: those with its budget, or else the largest there is."""
     known = list(by_setting((run for run in runs if run.method in METHODS), study.settings))
     chosen = tuple(run for _, some in known for run in some)
-    return Comparison(chosen, tuple(setting for setting, _ in known), grids())
-
-
-def grids() -> dict[str, tuple[str, float]]:
-    """Return family and learning rate of the methods that are points of a grid."""
-    return {
-        name: (method.family, method.rate)
-        for name, method in METHODS.items()
-        if isinstance(method, Peer) and method.family is not None and method.rate is not None
-    }
+    return Comparison(chosen, tuple(setting for setting, _ in known))
 
 
 def decades(table: RunTable) -> pd.DataFrame:

@@ -21,6 +21,7 @@ import pandas as pd
 
 from gradline.lab.findings.traces import Trace, latest
 from gradline.lab.jobs.result import Status
+from gradline.lab.methods import METHODS, Peer
 from gradline.lab.studies import Setting
 from gradline.lab.tools.formatting import number
 
@@ -114,7 +115,7 @@ def failures(runs: Iterable[Trace]) -> tuple[str, ...]:
     return tuple(run.reason or "diverged" for run in runs if run.status is not Status.DONE)
 
 
-def with_grids(table: RunTable, grids: Mapping[str, tuple[str, float]]) -> RunTable:
+def with_grids(table: RunTable) -> RunTable:
     """Return the table with two methods in the place of each grid: its best learning rate in a setting, and the median.
 
     They are chosen by the median over seeds of the final training loss, with the result in hand: what the best one
@@ -122,15 +123,18 @@ def with_grids(table: RunTable, grids: Mapping[str, tuple[str, float]]) -> RunTa
     """
     made: RunTable = {}
     for setting, methods in table.items():
-        made[setting] = {name: runs for name, runs in methods.items() if name not in grids}
-        families: dict[str, list[str]] = {}
-        for name in methods:
-            if name in grids:
-                families.setdefault(grids[name][0], []).append(name)
-        for family, names in families.items():
-            ranked = sorted(names, key=lambda name: (final_loss(methods[name]), grids[name][1]))
+        made[setting] = {}
+        grids: dict[str, list[Peer]] = {}
+        for name, runs in methods.items():
+            method = METHODS.get(name)
+            if isinstance(method, Peer) and method.family is not None:
+                grids.setdefault(method.family, []).append(method)
+            else:
+                made[setting][name] = runs
+        for family, peers in grids.items():
+            ranked = sorted(peers, key=lambda peer: (final_loss(methods[peer.name]), peer.rate or 0.0))
             for what, chosen in (("best", ranked[0]), ("median", ranked[len(ranked) // 2])):
-                made[setting][f"{family} {what}"] = methods[chosen]
+                made[setting][f"{family} {what}"] = methods[chosen.name]
     return made
 
 

@@ -73,16 +73,13 @@ class Allocated(DispatchMode):  # type: ignore[no-untyped-call]
         for part in leaves(made):
             if isinstance(part, Tensor):
                 storage = part.untyped_storage()
-                if storage._cdata not in before | self._known:
-                    self._note(storage)
+                size, name = storage.nbytes(), storage._cdata
+                if name not in before | self._known:
+                    self._known.add(name)
+                    self.now += size
+                    self.most = max(self.most, self.now)
+                    weakref.finalize(storage, self._free, size, name)
         return made
-
-    def _note(self, storage: torch.UntypedStorage) -> None:
-        size, name = storage.nbytes(), storage._cdata
-        self._known.add(name)
-        self.now += size
-        self.most = max(self.most, self.now)
-        weakref.finalize(storage, self._free, size, name)
 
     def _free(self, size: int, name: int) -> None:
         self.now -= size

@@ -19,7 +19,6 @@ import os
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -43,9 +42,9 @@ _BITS = {"evaluations": 23} | dict.fromkeys(FIVE_DIGITS, 17)
 _WORDS = ("nan", "inf", "-inf")
 MOST_BYTES = 2**28
 """Largest size of an unpacked file: a hundred times as much as all methods on all problems need."""
-PLACES = ("out", "known", "data", "workers", "backend", "checkpoint-every", "threads", "tensorboard")
+PLACES = ("--out", "--known", "--data", "--workers", "--backend", "--checkpoint-every", "--threads", "--tensorboard")
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
-FLAGS = ("quiet",)
+FLAGS = ("--quiet",)
 """Options of the same kind that have no value."""
 
 
@@ -265,17 +264,14 @@ def _unpacked(name: str, text: str, counts: Sequence[int]) -> list[Array]:
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:
     """Return the commands of a `commands.txt` without what belongs to one machine, each once."""
-    return tuple(dict.fromkeys(shlex.join(_portable(shlex.split(command))) for command in commands))
-
-
-def _portable(words: list[str]) -> list[str]:
-    kept: list[str] = []
-    rest = chain(words)
-    for word in rest:
-        name, given, _ = word.removeprefix("--").partition("=")
-        if word.startswith("--") and name in PLACES:
-            if not given:
-                next(rest, None)
-        elif not (word.startswith("--") and name in FLAGS):
-            kept.append(word)
-    return kept
+    found: dict[str, None] = {}
+    for command in commands:
+        kept, rest = [], iter(shlex.split(command))
+        for word in rest:
+            option, given, _ = word.partition("=")
+            if option in PLACES and not given:
+                next(rest, None)  # its value
+            elif option not in PLACES + FLAGS:
+                kept.append(word)
+        found[shlex.join(kept)] = None
+    return tuple(found)

@@ -104,12 +104,6 @@ class Trace(Header):
         return int(self.run.method.to_dict()["revision"])
 
     @property
-    def name(self) -> str:
-        """Name in messages."""
-        revision = f"revision {self.run.problem.revision}"
-        return f"{self.setting}, {self.method}, seed {self.seed}, {self.budget} evaluations, {revision}"
-
-    @property
     def row(self) -> dict[str, Any]:
         """The columns of `gradline.lab.summary`."""
         return configuration(self.run) | self.summary

@@ -65,31 +65,26 @@ def estimate(
     """
     began = time.monotonic()
     tasks = groups(runs, workers, key)
-    samples: dict[tuple[str, int], tuple[Run, ...]] = {}
+    samples: dict[str, tuple[Run, ...]] = {}
     for task in tasks:
-        samples.setdefault(_kind(task[0]), task)
-    rates: dict[tuple[str, int], float] = {}
-    for kind, sample in samples.items():
-        notice(f"{kind[0]}, batch size {kind[1]}")
+        samples.setdefault(task[0].setting, task)
+    paces: dict[str, Pace] = {}
+    for setting, sample in samples.items():
+        name, size = sample[0].problem.name, sample[0].batch_size
+        notice(f"{name}, batch size {size}")
         with threads():
-            rates[kind] = 1.0 / measure_pace(sample, probe_seconds, make_engine)[1]
-    paces = []
-    for kind, rate in rates.items():
-        same = [run for run in runs if _kind(run) == kind]
-        paces.append(Pace(*kind, len(same), sum(run.budget for run in same), rate))
-    prices = [sum(run.budget for run in task) / rates[_kind(task[0])] for task in tasks]
+            rate = 1.0 / measure_pace(sample, probe_seconds, make_engine)[1]
+        budgets = [run.budget for run in runs if run.setting == setting]
+        paces[setting] = Pace(name, size, len(budgets), sum(budgets), rate)
+    prices = [sum(run.budget for run in task) / paces[task[0].setting].rate for task in tasks]
     return Estimate(
-        tuple(paces),
+        tuple(paces.values()),
         makespan(prices, workers),
         _peak_memory(),
         sum(BYTES_OF_FILE + BYTES_OF_ROW * run.budget // EVALUATIONS_OF_ITERATION for run in runs),
         sum(sorted((len(task) * row_bytes(task[0].problem) for task in tasks), reverse=True)[:workers]),
         time.monotonic() - began,
     )
-
-
-def _kind(run: Run) -> tuple[str, int]:
-    return run.problem.name, run.batch_size
 
 
 def measure_pace(runs: Sequence[Run], seconds: float, make_engine: MakeEngine) -> tuple[float, float]:

@@ -122,14 +122,12 @@ def medians(runs: list[tuple[Run, Measurements]]) -> Array:
         grid = np.append(grid, run.budget)
     made = [grid]
     for name in PARTIAL_COLUMNS[1:]:
-        rows = np.stack([_reached(measured, name, grid) for _, measured in runs])
+        rows = []
+        for _, measured in runs:
+            at = measured["evaluations"]
+            rows.append(np.where(grid <= at.max(initial=-1.0), held(at, measured[name], grid), np.nan))
         made.append(pd.DataFrame(rows).median().to_numpy())  # of the runs that have a number there
     return np.stack(made)
-
-
-def _reached(measured: Measurements, name: str, grid: Array) -> Array:
-    at = measured["evaluations"]
-    return np.where(grid <= at.max(initial=-1.0), held(at, measured[name], grid), np.nan)
 
 
 def _shared(one: Array, other: Array) -> int:

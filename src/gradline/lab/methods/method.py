@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from gradline.installing import how_to_install
+from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.stepper import Stepper
 from gradline.lab.tools.arguments import require_name
 from gradline.lab.tools.imports import version
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from gradline.lab.methods.objective import Objective
-    from gradline.lab.methods.stepper import Stepper
 
 
 class Method(ABC):

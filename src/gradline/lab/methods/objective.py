@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from gradline.lab.problems.sampling import Batches
+from gradline.lab.problems.task import Task
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from gradline.lab.problems.sampling import Batches
-    from gradline.lab.problems.task import Task
 
 
 class Objective:

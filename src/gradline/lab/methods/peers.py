@@ -14,12 +14,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gradline.lab.methods.method import Peer
+from gradline.lab.methods.objective import Objective
 from gradline.lab.methods.stepper import Gradients, OneBatch, Stepper
 
 if TYPE_CHECKING:
     from torch import nn
-
-    from gradline.lab.methods.objective import Objective
 
 Schedule: TypeAlias = Callable[[float], float]
 """Returns the factor of the learning rate after a share of the run."""
@@ -109,7 +108,7 @@ def _dog(objective: Objective) -> Stepper:
     """DoG with its averager, whose model is the answer; its documentation asks for both."""
     dog = import_module("dog")
     # "Suggested value is 1e-6, unless the model uses batch-normalization, in which case the suggested value is 1e-4."
-    optimizer = dog.DoG(objective.parameters, reps_rel=1e-4 if has_batch_norm(objective.model) else 1e-6)
+    optimizer = dog.DoG(objective.parameters, reps_rel=1e-4 if batch_norms(objective.model) else 1e-6)
     averager = dog.PolynomialDecayAverager(objective.model)
 
     def take(loss: Any) -> None:
@@ -157,22 +156,18 @@ def _with_loss(optimizer: Any, loss: Any) -> None:
     optimizer.step(loss=loss)
 
 
-def has_batch_norm(model: nn.Module) -> bool:
-    """Return whether a model has BatchNorm's running statistics."""
-    return bool(_batch_norms(model))
-
-
-def _batch_norms(model: nn.Module) -> list[Any]:
+def batch_norms(model: nn.Module) -> list[Any]:
+    """Return the layers of a model that have BatchNorm's running statistics."""
     kind: type = import_module("torch.nn.modules.batchnorm")._BatchNorm
     return [module for module in model.modules() if isinstance(module, kind)]
 
 
 def with_new_statistics(objective: Objective) -> nn.Module:
     """Return the model with BatchNorm's statistics computed anew for its present parameters: a copy, if it has any."""
-    if not has_batch_norm(objective.model):
+    if not batch_norms(objective.model):
         return objective.model
     model = copy.deepcopy(objective.model).train()
-    for module in _batch_norms(model):
+    for module in batch_norms(model):
         module.reset_running_stats()
         module.momentum = None  # the mean of all batches, not a moving one
     objective.uncounted(model, STATISTICS)

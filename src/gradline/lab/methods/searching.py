@@ -9,19 +9,18 @@ import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
+import gradline
 from gradline import searches
 from gradline.lab.methods.method import Absent, Method
+from gradline.lab.methods.objective import Objective
+from gradline.lab.methods.stepper import AngleSteps, Searching, Stepper
 from gradline.lab.tools.arguments import require_name
 from gradline.lab.tools.imports import import_named
 from gradline.protocol import Search
 from gradline.searches import search_classes
 from gradline.searches.arguments import require
-
-if TYPE_CHECKING:
-    from gradline.lab.methods.objective import Objective
-    from gradline.lab.methods.stepper import Stepper
 
 DECAY = {"adam": 0.0, "adamw": 0.01}
 """Weight decay of the directions that `gradline.Angle` has built in, where it is not given."""
@@ -98,12 +97,8 @@ class SearchMethod(Method):
 
     def build(self, objective: Objective) -> Stepper:
         """Build the stepper that trains an objective; Angle along Adam is `gradline.Angle`, as its users have it."""
-        from gradline.lab.methods.stepper import AngleSteps, Searching
-
         if (options := self._angle_options()) is not None and objective.reuse_gradient is not False:
-            from gradline.torch import Angle
-
-            optimizer = Angle(objective.parameters, average=self.average, model=objective.model, **options)
+            optimizer = gradline.Angle(objective.parameters, average=self.average, model=objective.model, **options)
             return AngleSteps(objective, optimizer)
         direction = None if self.direction is None else self.direction.factory()
         return Searching(objective, self.search, direction, average=self.average)

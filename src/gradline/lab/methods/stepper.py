@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import gradline
+from gradline.lab.methods.objective import Objective
+from gradline.protocol import Moments, Record, Search, observes
+
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from torch.optim import Optimizer
 
-    from gradline.lab.methods.objective import Objective
-    from gradline.protocol import Record, Search
-    from gradline.torch import Angle
     from gradline.torch.direction import DirectionFactory
 
     Model: TypeAlias = AbstractContextManager[nn.Module]
@@ -85,7 +86,7 @@ class Gradients(Stepper):
 class AngleSteps(Gradients):
     """`gradline.Angle`: one evaluation for each step, and in `eval()` the average of the late points."""
 
-    optimizer: Angle
+    optimizer: gradline.Angle
 
     @property
     def evaluations(self) -> float:
@@ -149,18 +150,15 @@ class Searching(Stepper):
         *,
         average: bool = False,
     ) -> None:
-        from gradline.protocol import Moments, observes
-        from gradline.torch import LateAverage, LineSearchOptimizer
-
         super().__init__(objective)
-        self.optimizer = LineSearchOptimizer(
+        self.optimizer = gradline.LineSearchOptimizer(
             objective.parameters,
             search,
             direction=direction,
             reuse_gradient=objective.reuse_gradient,
             diagonal=objective.diagonal and observes(search) is Moments,
         )
-        self._average = LateAverage(objective.model) if average else None
+        self._average = gradline.LateAverage(objective.model) if average else None
         self.keep_direction = False
         """Whether to keep the direction of each search."""
         self.direction: list[Tensor] = []

@@ -10,15 +10,13 @@ import itertools
 import math
 from dataclasses import dataclass, replace
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
+from gradline.lab.problems import data as sets
 from gradline.lab.problems.problem import Problem
+from gradline.lab.problems.task import Task
 from gradline.lab.tools.arguments import require_count, require_counts
 from gradline.searches.arguments import require
-
-if TYPE_CHECKING:
-    from gradline.lab.problems.data import DataSet
-    from gradline.lab.problems.task import Task
 
 
 class Activation(Enum):
@@ -91,7 +89,7 @@ class Network(Problem):
         require(good, "dtype", "float32 or float64", "others round too much", self.dtype)
         require(self.z_score in ("train", "all"), "z_score", "train or all", "it names rows", self.z_score)
 
-    def load(self) -> DataSet:
+    def load(self) -> sets.DataSet:
         """Load the data set; it stays in memory for the next call."""
         return _data(self.data, self.z_score, self.dtype)
 
@@ -132,18 +130,14 @@ class Network(Problem):
 
 
 @functools.lru_cache(maxsize=2)
-def _data(name: str, z_score: Any, dtype: Any) -> DataSet:
-    from gradline.lab.problems import data
-
-    return data.load(name, z_score=z_score, dtype=dtype, progress=False)
+def _data(name: str, z_score: Any, dtype: Any) -> sets.DataSet:
+    return sets.load(name, z_score=z_score, dtype=dtype, progress=False)
 
 
 @functools.cache
 def _shape(name: str) -> tuple[int, int, int]:
     """Training samples, inputs and outputs of a data set, from the data set itself."""
-    from gradline.lab.problems import data
-
-    loaded = data.load(name, z_score="none")
+    loaded = sets.load(name, z_score="none")
     return *loaded.train_inputs.shape, loaded.train_targets.shape[1]
 
 

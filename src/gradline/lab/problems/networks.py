@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -18,15 +17,13 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from gradline.lab.problems.data import DataSet
 from gradline.lab.problems.network import Activation, Loss, Network
 from gradline.lab.problems.sampling import Purpose, chosen_samples, generator
 from gradline.lab.problems.supervised import Part, mean_loss_and_error
 from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
-
-if TYPE_CHECKING:
-    from gradline.lab.problems.data import DataSet
 
 CHUNK = 4096
 """Samples of one forward pass, where all samples are evaluated."""

@@ -11,14 +11,12 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from enum import Enum
 from functools import cache
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
+from gradline.lab.problems.task import Task
 from gradline.lab.tools.arguments import require_count, require_counts, require_name
 from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
-
-if TYPE_CHECKING:
-    from gradline.lab.problems.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,8 +113,6 @@ class Built(Problem):
         require(good, "builder", "'package.module:function'", "it is imported and called", self.builder)
 
     def build(self, seed: int) -> Task:
-        from gradline.lab.problems.task import Task
-
         task = import_named("builder", self.builder, "function", "it builds the task")(seed)
         if not isinstance(task, Task):
             raise TypeError(f"builder must return a Task (it is trained), but {self.builder} returned {task!r}")

@@ -13,6 +13,8 @@ from typing import TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from gradline.searches.arguments import require
+
 Indices: TypeAlias = NDArray[np.int32]
 
 BLOCK = 64
@@ -55,8 +57,7 @@ class Batches:
     __slots__ = ("_block", "_drawn", "purpose", "repetition", "samples", "seed", "size", "whole")
 
     def __init__(self, *, seed: int, purpose: Purpose, samples: int, size: int, repetition: bool = False) -> None:
-        if samples < 1:
-            raise ValueError(f"samples must be at least 1 (batches are drawn from them), got {samples!r}")
+        require(samples >= 1, "samples", "at least 1", "batches are drawn from them", samples)
         if size > samples and not repetition:
             raise ValueError(
                 f"batch size must be at most the number of samples, {samples} (none is drawn twice), got {size!r}; "

@@ -8,6 +8,7 @@ import hashlib
 import importlib.util
 import inspect
 import math
+import random
 import sys
 import traceback
 from collections.abc import Callable
@@ -17,14 +18,15 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradline.lab.problems.problem import Problem
+from gradline.lab.problems.task import Measured, Task
 from gradline.lab.tools.arguments import PATTERN
 from gradline.searches.arguments import require
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
-
-    from gradline.lab.problems.task import Measured, Task
 
 BATCH_SIZE = 32
 """Samples of a batch, where neither the training data nor the caller say it."""
@@ -77,8 +79,6 @@ class Training:
     def task(self) -> Task:
         """Return the task: mean losses of training batches, and losses and errors of both parts of the data."""
         import torch
-
-        from gradline.lab.problems.task import Measured, Task
 
         train = _Samples(self.train, "train")
         if self.validation is None:
@@ -262,10 +262,6 @@ class Script(Problem):
 
 def _seeded(seed: int, make: Callable[[], Any]) -> Any:
     """Call a function with torch, NumPy and `random` seeded, and leave their generators as they were."""
-    import random
-
-    import numpy as np
-
     from gradline.lab.problems.supervised import seeded
 
     numbers, others = np.random.get_state(), random.getstate()
@@ -343,8 +339,23 @@ def check(problem: Script, batch_size: int | None = None) -> tuple[int, Task, Me
 
     Its loss and gradients are computed too. Raises `TrainingError`, which names the line of the user's file.
     """
+    import torch
+
     try:
-        return _checked(problem, batch_size)
+        training = problem.training(0)
+        task = training.task()
+        size = batch_size or training.batch()
+        rule, reason = f"at most {task.samples}", "there are so many training samples"
+        require(size <= task.samples, "batch_size", rule, reason, size)
+        loss = task.losses(task.model, torch.arange(size))
+        reason = "it has to have gradients"
+        require(loss.requires_grad, "loss", "a function of the model's outputs", reason, "one without them")
+        loss.backward()  # type: ignore[no-untyped-call]
+        task.model.zero_grad()
+        was_training = task.model.training
+        task.model.eval()
+        measured = task.measure(task.model)
+        task.model.train(was_training)
     except Exception as error:
         frames = traceback.extract_tb(error.__traceback__)
         package = str(Path(__file__).parents[2])
@@ -354,22 +365,4 @@ def check(problem: Script, batch_size: int | None = None) -> tuple[int, Task, Me
         place = f"{problem.described}{f', line {line}' if line else ''}"
         reason = str(error).strip().partition("\n")[0]
         raise TrainingError(f"{place}: {type(error).__name__}: {reason}") from error
-
-
-def _checked(problem: Script, batch_size: int | None) -> tuple[int, Task, Measured]:
-    import torch
-
-    training = problem.training(0)
-    task = training.task()
-    size = batch_size or training.batch()
-    require(size <= task.samples, "batch_size", f"at most {task.samples}", "there are so many training samples", size)
-    loss = task.losses(task.model, torch.arange(size))
-    reason = "it has to have gradients"
-    require(loss.requires_grad, "loss", "a function of the model's outputs", reason, "one without them")
-    loss.backward()  # type: ignore[no-untyped-call]
-    task.model.zero_grad()
-    was_training = task.model.training
-    task.model.eval()
-    measured = task.measure(task.model)
-    task.model.train(was_training)
     return size, task, measured

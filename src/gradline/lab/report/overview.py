@@ -127,14 +127,11 @@ def endings(summary: pd.DataFrame) -> dict[str, Any] | None:
     for row in rows:
         row["shares"] = [round(row["shares"][place], 5) for place in used]
     stops = [names[place].removeprefix("stop.") for place in used]
+    meanings = {stop.name: str(stop) for stop in Stop}
     return {
         "stops": [
-            {"label": stop.replace("_", " ").lower(), "meaning": _meaning(stop), **style}
+            {"label": stop.replace("_", " ").lower(), "meaning": meanings.get(stop, stop), **style}
             for stop, style in zip(stops, line_styles(stops), strict=True)
         ],
         "rows": rows,
     }
-
-
-def _meaning(name: str) -> str:
-    return str(Stop[name]) if name in Stop.__members__ else name

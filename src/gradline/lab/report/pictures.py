@@ -5,13 +5,10 @@ from __future__ import annotations
 import base64
 import io
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from gradline.lab.figures import style
 from gradline.plot.inks import DARK, LIGHT, Inks
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 PIXELS = 130
 """Pixels of an inch."""
@@ -29,14 +26,14 @@ class Picture(NamedTuple):
     height: int
 
 
-def picture(name: str, title: str, caption: str, draw: Callable[[Inks], Figure]) -> Picture:
+def picture(name: str, title: str, caption: str, draw: Callable[[Inks], style.Figure]) -> Picture:
     """Return a picture of what a function draws in given inks."""
     light = draw(LIGHT)
     width, height = (round(PIXELS * inches) for inches in light.get_size_inches())
     return Picture(name, title, caption, _address(light, LIGHT), _address(draw(DARK), DARK), width, height)
 
 
-def _address(drawn: Figure, inks: Inks) -> str:
+def _address(drawn: style.Figure, inks: Inks) -> str:
     """Return a `data:` address: a PNG in 256 colours, a third of the size. Pillow comes with matplotlib."""
     from PIL import Image
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+from gradline.lab.engines.recorder import watch
 from gradline.lab.figures import labels
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
@@ -46,8 +47,6 @@ def _order(run: Run) -> tuple[Any, ...]:
 
 
 def _run(run: Run) -> dict[str, Any]:
-    from gradline.lab.engines.recorder import watch
-
     shown = replace(run, record_every=10**9, angle=False)
     records = itertools.islice(watch(shown), SEARCHES)
     extra = [run.sampling.value] if run.sampling.value != "dynamic" else []

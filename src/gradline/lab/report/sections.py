@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from gradline.lab.figures import compare_lines, train_questions
+from gradline.lab.figures import compare_lines, style, train_questions
 from gradline.lab.findings.comparison import LIMIT, compare
 from gradline.lab.findings.reading import read
 from gradline.lab.findings.training import trained
@@ -15,9 +15,6 @@ from gradline.lab.report.tables import Table, scores_table, versus_table
 from gradline.lab.studies import load
 from gradline.lab.tools.files import Report
 from gradline.lab.tools.formatting import plural
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 QUESTIONS = {
     "quality": (
@@ -106,6 +103,6 @@ def sections(source: str | os.PathLike[str], report: Report | None = None) -> li
 
 
 def _pictures(
-    study: str, words: Mapping[str, tuple[str, str]], draw: Mapping[str, Callable[..., Figure]]
+    study: str, words: Mapping[str, tuple[str, str]], draw: Mapping[str, Callable[..., style.Figure]]
 ) -> list[Picture]:
     return [picture(f"{study}-{name}", *words[name], draw[name]) for name in draw]

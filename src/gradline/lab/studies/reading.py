@@ -48,6 +48,7 @@ from gradline.lab.jobs.runs import Sampling
 from gradline.lab.methods import GROUPS, METHODS, Direction, Method, SearchMethod
 from gradline.lab.methods.searching import directions, find_direction, find_search
 from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
+from gradline.lab.problems.data import registry
 from gradline.lab.studies.study import Setting, Study, Tuned
 from gradline.lab.studies.toml import StudyError, Toml, Value, unknown
 from gradline.lab.tools.arguments import require_count
@@ -240,10 +241,7 @@ def _problem(table: Value, base: Problem | None) -> Problem:
     if kind is Network and base is None and "data" not in values:
         raise table.error("data is missing (or like, which names a problem to start from)")
     if kind is Network and "data" in values:
-        from gradline.lab.problems.data import SOURCES
-        from gradline.lab.problems.data.registry import find
-
-        _found(table["data"], find, SOURCES, "data set")
+        _found(table["data"], registry.find, registry.SOURCES, "data set")
     made: Problem = table.made(lambda: dataclasses.replace(base, **values) if base else kind(**values))
     return made
 

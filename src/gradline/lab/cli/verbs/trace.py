@@ -59,7 +59,6 @@ def verb(
     from gradline.lab import studies
     from gradline.lab.engines.recorder import watch
     from gradline.lab.jobs.runs import Run, Sampling
-    from gradline.lab.studies import validate
 
     chosen = studies.load(study or "bcwd", problems=[problem], methods=[method])
     trained = chosen.problems[0]
@@ -73,7 +72,7 @@ def verb(
         sampling=mode,
         record_every=10**9,
     )
-    validate([run])
+    studies.validate([run])
     out = console()
     wanted, seen = set(iteration), 0
     for seen, record in enumerate(itertools.islice(watch(run), max(wanted)), start=1):

@@ -135,7 +135,7 @@ def _bring_one(wanted: Download, folder: Path, progress: bool) -> None:
 def _download(wanted: Download, folder: Path, progress: bool) -> None:
     """Download a file, or raise a `DownloadError` with each mirror's last error."""
     pooch = import_extra("pooch", "downloading")
-    requests = import_extra("requests", "downloading")
+    requests, tqdm = import_extra("requests", "downloading"), import_extra("tqdm", "downloading").tqdm
     pooch.get_logger().setLevel("WARNING")  # the progress bar is enough
     file = wanted.file
     part = part_of(file.under(folder))
@@ -146,7 +146,9 @@ def _download(wanted: Download, folder: Path, progress: bool) -> None:
         have = part.stat().st_size if part.exists() else 0
         if have < file.size:
             headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={have}-"} if have else {})
-            with part.open("ab") as stream, _bar(part.stem, file.size, progress) as bar:
+            # disable=None: a bar on a terminal, nothing in a log file.
+            bar = tqdm(total=file.size, desc=part.stem, unit="B", unit_scale=True, disable=None if progress else True)
+            with part.open("ab") as stream, bar:
                 # If the server ignores the range, all of it is appended, the SHA-256 differs, and the next attempt
                 # begins from nothing.
                 pooch.HTTPDownloader(progressbar=bar, chunk_size=1 << 16, headers=headers)(url, stream, None)
@@ -163,12 +165,6 @@ def _download(wanted: Download, folder: Path, progress: bool) -> None:
         else:
             return
     raise DownloadError("\n".join(errors))
-
-
-def _bar(name: str, total: int, progress: bool) -> Any:
-    # disable=None: a bar on a terminal, nothing in a log file.
-    tqdm = import_extra("tqdm", "downloading").tqdm
-    return tqdm(total=total, desc=name, unit="B", unit_scale=True, disable=None if progress else True)
 
 
 @contextmanager

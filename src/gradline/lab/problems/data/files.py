@@ -14,6 +14,7 @@ from pathlib import Path, PurePosixPath
 from urllib.parse import urlsplit
 
 from gradline.lab.tools.imports import import_extra
+from gradline.searches.arguments import require
 
 DIRECTORY_VARIABLE = "GRADLINE_DATA"
 
@@ -51,8 +52,8 @@ class File:
         parts = PurePosixPath(self.path).parts
         if not parts or self.path.startswith("/") or ".." in parts or "\\" in self.path or ":" in self.path:
             raise ValueError(f"path must lead into the data directory (files are written there), got {self.path!r}")
-        if len(self.sha256) != 64 or not set(self.sha256) <= set("0123456789abcdef"):
-            raise ValueError(f"sha256 must be 64 small hexadecimal digits (of the whole file), got {self.sha256!r}")
+        good = len(self.sha256) == 64 and set(self.sha256) <= set("0123456789abcdef")
+        require(good, "sha256", "64 small hexadecimal digits", "of the whole file", self.sha256)
 
     def under(self, directory: Path) -> Path:
         """Return the file's path in a directory."""

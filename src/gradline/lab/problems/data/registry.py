@@ -21,6 +21,7 @@ from gradline.lab.problems.data import cifar10, mnist, scikit
 from gradline.lab.problems.data.dataset import DataSet, Samples, ZScore, targets
 from gradline.lab.problems.data.files import DataError, Download, data_directory
 from gradline.lab.tools.imports import import_named
+from gradline.searches.arguments import require
 
 
 @dataclass(frozen=True)
@@ -65,10 +66,9 @@ def register(name: str, source: Source, *, replace: bool = False) -> None:
     del data.SOURCES["xor"]
     ```
     """
-    if not re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name):
-        raise ValueError(f"name must be small letters, digits, '.', '_' and '-' (files are named by it), got {name!r}")
-    if name in SOURCES and not replace:
-        raise ValueError(f"name must be new, or replace=True (data sets are found by it), got {name!r}")
+    good = re.fullmatch(r"[a-z0-9][a-z0-9._-]*", name) is not None
+    require(good, "name", "small letters, digits, '.', '_' and '-'", "files are named by it", name)
+    require(replace or name not in SOURCES, "name", "new, or replace=True", "data sets are found by it", name)
     SOURCES[name] = source
 
 
@@ -119,8 +119,8 @@ def load(
     from gradline.lab.problems.data import downloads  # it asks this module for the sources
 
     source = find(name)
-    if z_score not in ("train", "all", "none"):
-        raise ValueError(f"z_score must be 'train', 'all' or 'none' (the rows it is fitted on), got {z_score!r}")
+    good = z_score in ("train", "all", "none")
+    require(good, "z_score", "'train', 'all' or 'none'", "the rows it is fitted on", z_score)
     stored: np.dtype[Any] = np.dtype(source.dtype if dtype is None else dtype)
     if stored not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64 (Z-scores are fractions), got {stored}")
