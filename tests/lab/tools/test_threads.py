@@ -5,7 +5,6 @@ import dataclasses
 import pytest
 import torch
 
-from gradline.lab import engines
 from gradline.lab.engines import recorder as watch
 from gradline.lab.figures import FIGURES
 from gradline.lab.figures import iris as example
@@ -52,7 +51,7 @@ def test_illustrations_compute_on_one_thread(three, monkeypatch, name):
 
 
 def test_a_run_that_is_watched_goes_on_one_thread_and_its_watcher_does_not(three, monkeypatch):
-    seen, real = [], engines.make
+    seen, real = [], watch.make
 
     def engine(runs):
         made = real(runs)
@@ -61,7 +60,7 @@ def test_a_run_that_is_watched_goes_on_one_thread_and_its_watcher_does_not(three
         made.advance = lambda: (seen.append(torch.get_num_threads()), advance())
         return made
 
-    monkeypatch.setattr(engines, "make", engine)
+    monkeypatch.setattr(watch, "make", engine)
     run = Run(problem=PROBLEMS["bcwd-logr"], method=METHODS["gols-i"], batch_size=50, seed=0, budget=100)
     for _, record in zip(range(2), watch.watch(dataclasses.replace(run)), strict=False):
         assert record.transcript
