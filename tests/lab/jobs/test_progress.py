@@ -7,6 +7,7 @@ import pytest
 
 from gradline.lab.jobs import progress
 from gradline.lab.jobs.progress import Meter
+from gradline.lab.jobs.runs import Sampling
 
 
 @pytest.fixture
@@ -20,8 +21,9 @@ def clock(monkeypatch):
 def meter(tmp_path, monkeypatch):
     """Four runs of two problems; an evaluation of the second takes ten times as long as estimated."""
     monkeypatch.setattr(progress, "cost", lambda run: float(run.budget))
+    same = {"batch_size": 10, "sampling": Sampling.DYNAMIC, "budget": 100}
     runs = [
-        SimpleNamespace(key=f"{name}{seed}", problem=SimpleNamespace(name=name), batch_size=10, budget=100)
+        SimpleNamespace(key=f"{name}{seed}", problem=SimpleNamespace(name=name), **same)
         for name in ("small", "large")
         for seed in (0, 1)
     ]

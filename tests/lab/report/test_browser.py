@@ -18,7 +18,9 @@ class Watched:
 
     def __init__(self, chromium, file, hash="", **options):
         self.troubles = []
-        self.context = chromium.new_context(**{"viewport": {"width": 1280, "height": 900}, **options})
+        # Without reduced motion the page scrolls smoothly, and what the mouse is to hit is moving.
+        still = {"viewport": {"width": 1280, "height": 900}, "reduced_motion": "reduce"}
+        self.context = chromium.new_context(**{**still, **options})
         self.context.set_default_timeout(180_000)  # milliseconds; on a busy machine a page takes long to start
         self.page = page = self.context.new_page()
         page.on("console", lambda message: self.troubles.append(f"{message.type}: {message.text}"))
@@ -243,22 +245,25 @@ RANGES = "['xaxis', 'yaxis'].map(name => document.querySelector('article#figure_
 RESET = f"{FIRST} .modebar-btn[data-title='Reset zoom']"
 
 
+@pytest.mark.parametrize(("motion", "scrolling"), [("reduce", "auto"), ("no-preference", "smooth")])
+def test_it_scrolls_smoothly_unless_the_system_asks_for_less_motion(watched, motion, scrolling):
+    watched.page.emulate_media(reduced_motion=motion)
+    found = watched.page.evaluate("getComputedStyle(document.documentElement).scrollBehavior")
+    watched.page.emulate_media(reduced_motion="reduce")
+    assert found == scrolling
+
+
 @pytest.mark.parametrize("by", ["button", "double click"])
 def test_zoom_by_mouse_and_reset_to_what_is_shown_now(watched, by):
     watched.drawn()
     watched.choose("measure", "step α")  # Plotly's own reset would go back to the range of the first measure
     before = watched.page.evaluate(RANGES)
-    zoomed = "decodeURIComponent(location.hash).includes('figure_8.zoom=')"
-    for _ in range(20):  # a drag that begins while Plotly still draws the other measure is lost
-        box = watched.page.locator(f"{FIRST} .chart .nsewdrag").first.bounding_box()
-        watched.page.mouse.move(box["x"] + 30, box["y"] + 20)
-        watched.page.mouse.down()
-        watched.page.mouse.move(box["x"] + 100, box["y"] + 120, steps=5)
-        watched.page.mouse.up()
-        watched.page.wait_for_timeout(500)
-        if watched.page.evaluate(zoomed):
-            break
-    watched.page.wait_for_function(f"() => {zoomed}")
+    box = watched.page.locator(f"{FIRST} .chart .nsewdrag").first.bounding_box()
+    watched.page.mouse.move(box["x"] + 30, box["y"] + 20)
+    watched.page.mouse.down()
+    watched.page.mouse.move(box["x"] + 100, box["y"] + 120, steps=5)
+    watched.page.mouse.up()
+    watched.page.wait_for_function("() => decodeURIComponent(location.hash).includes('figure_8.zoom=')")
     assert abs(watched.page.evaluate(RANGES)[0][1] - before[0][1]) > 1
     if by == "button":
         watched.page.locator(RESET).click()

@@ -6,9 +6,10 @@ import json
 import time
 from collections import Counter, deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from gradline.lab.jobs.grouping import cost
-from gradline.lab.jobs.runs import Run
+from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.work import Task, WorkerSettings
 
 WINDOW = 20.0
@@ -16,7 +17,7 @@ WINDOW = 20.0
 WARM_UP = 4.0
 """Seconds of work before a rate is shown."""
 
-_Kind = tuple[str, int]  # a problem and a batch size: their evaluations take about the same time
+_Kind = tuple[str, int, Sampling]  # problem, batch size and sampling: evaluations that take about the same time
 
 
 @dataclass(frozen=True)
@@ -56,11 +57,21 @@ class Observer:
         """Receive an error: a run failed or a worker died."""
 
 
+class _Span(NamedTuple):
+    """The times of the first and the last report of a task, and the evaluations that it had made then."""
+
+    kind: _Kind
+    first: float
+    first_made: int
+    last: float
+    last_made: int
+
+
 class Meter:
     """Adds up finished runs and the progress of tasks.
 
-    How long evaluations take is measured for each problem and batch size. Those of which no task has run yet are
-    estimated by `cost`, multiplied by the ratio of measured to estimated times of the others.
+    How long evaluations take is measured for each problem, batch size and sampling. Those of which no task has run yet
+    are estimated by `cost`, multiplied by the ratio of measured to estimated times of the others.
     """
 
     def __init__(self, runs: list[Run], settings: WorkerSettings) -> None:
@@ -70,9 +81,7 @@ class Meter:
         self._estimates = {_kind(run): cost(run) / run.budget for run in runs}
         self._finished: set[str] = set()
         self._made: dict[str, int] = {}  # evaluations made by each task since the start, also by tasks that have ended
-        self._spans: dict[
-            str, tuple[_Kind, float, int, float, int]
-        ] = {}  # first and last times and counts of each task
+        self._spans: dict[str, _Span] = {}
         self._begun = time.monotonic()
         self._history: deque[tuple[float, int]] = deque()
 
@@ -90,8 +99,8 @@ class Meter:
         if made > self._made.get(task.name, 0):
             self._made[task.name] = made
             now = time.monotonic()
-            kind, then, made_then, *_ = self._spans.get(task.name, (_kind(task.runs[0]), now, made))
-            self._spans[task.name] = kind, then, made_then, now, made
+            begun = self._spans.get(task.name, _Span(_kind(task.runs[0]), now, made, now, made))
+            self._spans[task.name] = begun._replace(last=now, last_made=made)
         return found
 
     def snapshot(self, tasks: list[Task], *, working: int, **counts: int) -> Snapshot:
@@ -124,9 +133,9 @@ class Meter:
     def _prices(self) -> tuple[dict[_Kind, float], float]:
         """Return the seconds that an evaluation of each kind takes, and the seconds in which they were measured."""
         seconds, evaluations = dict.fromkeys(self._estimates, 0.0), Counter[_Kind]()
-        for kind, then, made_then, now, made in self._spans.values():
-            seconds[kind] += now - then
-            evaluations[kind] += made - made_then
+        for span in self._spans.values():
+            seconds[span.kind] += span.last - span.first
+            evaluations[span.kind] += span.last_made - span.first_made
         measured = sum(seconds.values())
         estimated = sum(self._estimates[kind] * count for kind, count in evaluations.items())
         scale = measured / estimated if measured and estimated else 1.0
@@ -147,4 +156,4 @@ class Meter:
 
 
 def _kind(run: Run) -> _Kind:
-    return run.problem.name, run.batch_size
+    return run.problem.name, run.batch_size, run.sampling
