@@ -121,7 +121,7 @@ class World:
         self.inputs = torch.randn(SAMPLES, FEATURES, generator=generator).to(plan.dtype)
         self.targets = self.inputs.double().sum(dim=1, keepdim=True).sin()
         with torch.random.fork_rng():
-            torch.manual_seed(1)
+            torch.default_generator.manual_seed(1)
             self.net = Net(MODELS[plan.model]()).to(plan.dtype)
         self.first = [*self.net.body.parameters(), self.net.unused]
         self.late, self.frozen = False, frozenset()
@@ -165,7 +165,7 @@ class World:
         self.drawn += 1
         chosen = torch.randperm(SAMPLES, generator=torch.Generator().manual_seed(number))[:10]
         if not self.plan.same_noise:
-            torch.manual_seed(number)
+            torch.default_generator.manual_seed(number)
         found = self.net(self.inputs[chosen])
         precise = torch.float64 if self.plan.dtype == torch.float64 else torch.float32
         return (found.to(precise) - self.targets[chosen].to(precise)).square().sum(dim=1) * self.factor
@@ -187,7 +187,7 @@ class World:
     def step(self) -> None:
         """One call of `step`, whatever that means in this mode."""
         self.seen = []
-        torch.manual_seed(1000 + self.drawn)
+        torch.default_generator.manual_seed(1000 + self.drawn)
         with told_of_by_others():
             if self.plan.mode == "free":
                 self.closure()

@@ -17,7 +17,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradline.torch.snapshot import Snapshot, trainable
+from gradline.torch.snapshot import Snapshot, seed_generators, trainable
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,7 +86,7 @@ class Point(Snapshot):
         """Context manager that enables gradients and seeds torch's generators; restores everything at exit."""
         try:
             with self.with_gradients():
-                torch.manual_seed(seed)
+                seed_generators(seed)
                 yield
         finally:
             self.restore()

@@ -39,6 +39,8 @@ from torch import Tensor
 from torch.optim import Optimizer
 from torch.utils.data import DataLoader
 
+from gradline.torch.snapshot import seed_generators
+
 __all__ = ["Batches", "dynamic", "full", "static"]
 
 
@@ -291,7 +293,7 @@ def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[An
     if isinstance(loader.generator, torch.Generator):
         loader.generator.manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        seed_generators(seed)
         batches = iter(loader)
         first = list(itertools.islice(batches, 1))
     yield from first

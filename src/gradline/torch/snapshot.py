@@ -12,6 +12,17 @@ from torch import Tensor, nn
 from gradline.torch.private import own_buffers
 
 
+def seed_generators(seed: int) -> None:
+    """Seed torch's generators as `torch.manual_seed` does, sooner where there is no accelerator.
+
+    For each kind of accelerator that is not in use, `torch.manual_seed` formats the whole stack.
+    """
+    if torch.accelerator.is_available():
+        torch.manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
 class Snapshot:
     """Copies of some parameters and of the buffers of some modules.
 

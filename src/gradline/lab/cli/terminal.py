@@ -67,28 +67,32 @@ def print_table(
         title: printed above.
     """
     from rich.cells import cell_len
-    from rich.markup import render
     from rich.measure import Measurement
     from rich.table import Table
 
     names, left_out = [name.lstrip(">!") for name in header], []
+    cells = [
+        [out.render_str(cell) for cell in row] for row in rows
+    ]  # once: rich reads a string each time it measures it
     shown = list(range(len(header)))
     for dropped in (*optional, None):
         made = Table(title=title or None, title_justify="left", title_style="bold", box=None, padding=(0, 2, 0, 0))
         made.pad_edge = False
         for place in shown:
             fixed, right = header[place] != names[place], header[place].startswith(">")
-            head = textwrap.fill(names[place], HEADER, break_long_words=False) if fixed else names[place]
-            lines = [line for text in (head, *(row[place] for row in rows)) for line in text.splitlines()]
+            head = out.render_str(
+                textwrap.fill(names[place], HEADER, break_long_words=False) if fixed else names[place]
+            )
+            lines = [line for text in (head.plain, *(row[place].plain for row in cells)) for line in text.splitlines()]
             made.add_column(
                 head,
                 justify="right" if right else "left",
                 header_style="dim",
                 no_wrap=fixed,
                 overflow="fold",
-                min_width=max(cell_len(render(line).plain) for line in lines) if fixed else None,
+                min_width=max(map(cell_len, lines)) if fixed else None,
             )
-        for row in rows:
+        for row in cells:
             made.add_row(*(row[place] for place in shown))
         needed = Measurement.get(out, out.options.update(width=10_000), made).minimum
         if needed <= out.width or dropped is None:

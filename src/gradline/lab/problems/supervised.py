@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from gradline.lab.problems.sampling import Purpose, generator
 from gradline.lab.problems.task import Measured, Task
+from gradline.torch.snapshot import seed_generators
 
 Values: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Computes a number for each sample from outputs and targets: losses, or errors."""
@@ -42,7 +43,7 @@ def seeded(seed: int, make: Callable[[], M]) -> M:
 def same_noise() -> Iterator[None]:
     """Context manager with the same random numbers each time, for measuring losses that are random."""
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(0)
+        seed_generators(0)
         yield
 
 
