@@ -261,16 +261,21 @@ class Watching(TorchDispatchMode):
         return result
 
 
+@pytest.fixture
+def transfers(monkeypatch):
+    """The calls that copy a tensor from the device to the host."""
+    calls = []
+    for name in ("tolist", "item", "__float__", "__bool__", "__int__", "cpu"):
+        monkeypatch.setattr(torch.Tensor, name, transferring(getattr(torch.Tensor, name), calls))
+    return calls
+
+
 @pytest.mark.parametrize("model", [None, large], ids=["packed", "unpacked"])
-def test_a_step_transfers_once_and_makes_no_large_tensors(model, monkeypatch):
+def test_a_step_transfers_once_and_makes_no_large_tensors(model, transfers):
     problem = training(model=model)
     for _ in range(TURNS):
         problem.turn()
     assert problem.optimizer._phase.name == "STEPS"
-    transfers = []
-    for name in ("tolist", "item", "__float__", "__bool__", "__int__", "cpu"):
-        noted = transferring(getattr(torch.Tensor, name), transfers)
-        monkeypatch.setattr(torch.Tensor, name, noted)
     for _ in range(3):
         problem.closure()
         transfers.clear()
@@ -280,6 +285,31 @@ def test_a_step_transfers_once_and_makes_no_large_tensors(model, monkeypatch):
         assert watching.made < 100
         # Three products for each parameter, and a constant number of kernels that update all of them.
         assert watching.kernels <= (15 if model is None else 6 * 6 + 15)
+
+
+def test_a_probe_of_the_first_search_transfers_once(transfers):
+    problem = training(model=large)
+    problem.turn()
+    while problem.optimizer._phase.name == "FIRST":
+        problem.closure()
+        transfers.clear()
+        problem.optimizer.step()
+        assert len(transfers) == 1
+    assert problem.optimizer.evaluations > 2
+
+
+def test_an_outlier_takes_one_more_transfer_and_an_overflow_two(transfers):
+    """What hardly any step needs is not measured with the other numbers: it costs a pass over all parameters."""
+    problem = training(model=large)
+    for _ in range(TURNS):
+        problem.turn()
+    for factor, expected in ((1e6, 2), (1e24, 3)):
+        problem.closure()
+        for parameter in problem.model.parameters():
+            parameter.grad *= factor
+        transfers.clear()
+        problem.optimizer.step()
+        assert len(transfers) == expected
 
 
 def transferring(method, transfers):

@@ -20,6 +20,7 @@ from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIG
 from gradline.torch.checkpoint import check_fields, saved_tensors, with_fields, written
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
+from gradline.torch.measuring import pieces
 from gradline.torch.outliers import OutlierGuard
 from gradline.torch.private import foreach_copy_, own_buffers
 
@@ -106,13 +107,14 @@ class AngleState(GradlineOptimizer):
         self._conform()
         for parameter in self._known():
             held = self.state[parameter]
-            part, other = local(parameter), local(held[self._evaluated])
-            now = part.clone()
+            point, evaluated = local(parameter), local(held[self._evaluated])
             exact = held.pop(EXACT, None)
-            if exact is None and part.dtype != other.dtype:
-                held[EXACT] = whole(other.clone(), parameter)  # the parameter has the rounded average
-            part.copy_(other)
-            other.copy_(now if exact is None else local(exact))
+            if exact is None and point.dtype != evaluated.dtype:
+                held[EXACT] = whole(evaluated.clone(), parameter)  # the parameter has the rounded average
+            for part, other, *new in pieces(point, evaluated, *([] if exact is None else [local(exact)])):
+                now = part.clone()
+                part.copy_(other)
+                other.copy_(new[0] if new else now)
         self._set_statistics()
         self._context.ranks.moved()
 

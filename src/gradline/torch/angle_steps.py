@@ -40,6 +40,8 @@ import warnings
 from operator import attrgetter
 from typing import Any
 
+from torch import Tensor
+
 from gradline.driver import Mark, State
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.torch.angle_state import AngleState, Phase
@@ -54,6 +56,7 @@ from gradline.torch.buckets import (
 )
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
+from gradline.torch.measuring import extremes, to_host
 from gradline.torch.outliers import LOOKS
 
 __all__ = ["AngleSteps"]
@@ -75,6 +78,7 @@ class AngleSteps(AngleState):
     """Torch optimizer that takes the steps of `Angle`."""
 
     _moving = False  # within an update of the parameters
+    _unscaled = 1.0  # factor of the gradients in this step: the inverse of GradScaler's scale
     _flat = 0  # gradients in a row that were zero
     _told_of_flat_loss = False
 
@@ -124,8 +128,9 @@ class AngleSteps(AngleState):
 
     def _use(self, buckets: list[Bucket]) -> bool:
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
-        scaled = self._divide_by_scale(buckets)
-        gg, gu, uu = self._measure(buckets)
+        scaled = self._divide_by_scale()
+        probed = [part for bucket in buckets for part in bucket.points] if self._phase is Phase.FIRST else []
+        gg, gu, uu, values = self._measure(buckets, *extremes(probed))
         if gg == 0.0:
             self._count_flat()
             if not self._driver.evaluations:
@@ -134,7 +139,7 @@ class AngleSteps(AngleState):
             self._flat = 0
         self._driver.evaluations += 1
         if self._phase is Phase.FIRST:
-            return self._continue_first(buckets, gg, gu, uu)
+            return self._continue_first(buckets, gg, gu, uu, finite=all(map(math.isfinite, values)))
         if gg == 0.0:
             return False  # nothing to learn
         if self._phase is Phase.STEPS:
@@ -225,9 +230,7 @@ class AngleSteps(AngleState):
             bucket.save()
         self._moving = True
         for bucket in buckets:
-            if factor != 1.0:
-                bucket.scale_gradients(factor)
-            bucket.move(after.step, times)
+            bucket.move(after.step, times, factor * self._unscaled)
         self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
@@ -268,8 +271,8 @@ class AngleSteps(AngleState):
         if finite:
             self._guard = self._guard.after(math.sqrt(gg))
             for bucket in buckets:
-                bucket.aim()
-            _, slope, square = self._measure(buckets)
+                bucket.aim(self._unscaled)
+            _, slope, square, _ = self._measure(buckets)
             length = math.sqrt(square)
         begun = self._driver.begin(Origin(Heading(slope, 0.0, 0.0), length), zero_direction=length == 0.0)
         self._context.statistics.put_back()
@@ -281,10 +284,9 @@ class AngleSteps(AngleState):
             self._moving = False
         return not begun
 
-    def _continue_first(self, buckets: list[Bucket], gg: float, gd: float, dd: float) -> bool:
-        """Tell the first search the slope at its probe; return whether it has ended."""
+    def _continue_first(self, buckets: list[Bucket], gg: float, gd: float, dd: float, *, finite: bool) -> bool:
+        """Tell the first search the slope at its probe, which may be finite or not; return whether it has ended."""
         driver = self._driver
-        finite = all(bool(part.isfinite().all()) for bucket in buckets for part in bucket.points)
         if self._context.ranks.any(not finite):
             gd = math.nan  # gradients may be finite there, as of a linear loss
         far = self._failures < LOOKS and self._guard.is_off_scale(math.sqrt(gg))
@@ -361,30 +363,29 @@ class AngleSteps(AngleState):
             bucket.collect()
         return buckets
 
-    def _divide_by_scale(self, buckets: list[Bucket]) -> bool:
-        """Divide the gradients by GradScaler's scale, if there is one; return whether there is."""
+    def _divide_by_scale(self) -> bool:
+        """Divide the gradients by GradScaler's scale, if there is one, where they are used; return whether there is."""
         scale = vars(self).get("grad_scale")
-        if scale is not None:
-            for bucket in buckets:
-                bucket.scale_gradients(float(1.0 / scale))
+        self._unscaled = 1.0 if scale is None else float(1.0 / scale)
         return "found_inf" in vars(self)
 
-    def _measure(self, buckets: list[Bucket]) -> tuple[float, float, float]:
-        """Return g·g, g·u and u·u for the gradient g and the stored displacement or direction u."""
+    def _measure(self, buckets: list[Bucket], *more: Tensor) -> tuple[float, float, float, list[float]]:
+        """Return g·g, g·u and u·u for the gradient g and the stored displacement or direction u, and more scalars."""
         ranks = self._context.ranks
         if ranks.size > 1:
             ranks.begin(self._settings)
             ranks.at(self.iterations + 1, 0, self._driver.memory.step)
-        return measured(buckets, ranks)
+        gg, gu, uu, values = measured(buckets, ranks, *more)
+        return gg * self._unscaled**2, gu * self._unscaled, uu, values
 
     def _overflows(self, buckets: list[Bucket], gg: float) -> bool:
         """Return whether squares of these gradients may overflow: an infinite second moment remains infinite."""
         if gg <= min(map(_largest, buckets)):
             return False
-        squares = (
-            (float(g.abs().max()) ** 2, bucket.largest) for bucket in buckets for g in bucket.gradients if g.numel()
-        )
-        return self._context.ranks.any(any(square > largest for square, largest in squares))
+        limits = [(extreme, bucket.largest) for bucket in buckets for extreme in extremes(bucket.gradients)]
+        numbers = to_host([extreme for extreme, _ in limits])
+        squares = [(self._unscaled * number) ** 2 for number in numbers]
+        return self._context.ranks.any(any(square > limit for square, (_, limit) in zip(squares, limits, strict=True)))
 
     def _settings(self) -> dict[str, str]:
         """Settings that determine the steps: they must be equal in all processes that train one model."""

@@ -3,18 +3,28 @@
 All tensors are in the optimizer's `state`, from which torch makes checkpoints; a bucket holds lists of them. On a CPU,
 where calls cost more than arithmetic for small tensors, small parameters are *packed*: each kind of tensor is one flat
 tensor, of which `state` has views, and parameters and gradients are copied from and to flat tensors in each step.
+Other buckets make no copies: temporary tensors are of the size of a piece of a parameter at most.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from gradline.torch.distributed.sharded import is_sharded, local, local_gradient, whole
-from gradline.torch.measuring import HALF, LocalReduce, is_small, views_of
+from gradline.torch.measuring import (
+    HALF,
+    LocalReduce,
+    dot,
+    in_memory_order,
+    is_small,
+    pieces,
+    to_host,
+    views_of,
+)
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
 MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
@@ -46,13 +56,17 @@ class Bucket:
         """Set the lists of tensors from the state, in the memory layout of the parameters, which kernels rely on."""
         points = [local(parameter).detach() for parameter in self.parameters]
         self._strides = [point.stride() for point in points]
+        # A parameter with gaps in memory, such as every other column, has no tensors of its layout, nor a gradient.
+        self._layouts = [torch.empty_like(point, device="meta").stride() for point in points]
+        self._fused = self._layouts == self._strides
+        self._contiguous = all(map(Tensor.is_contiguous, points))
 
         def held(name: str) -> list[Tensor]:
             if name not in state[self.parameters[0]]:
                 return []
-            for parameter, point in zip(self.parameters, points, strict=True):
+            for parameter, point, layout in zip(self.parameters, points, self._layouts, strict=True):
                 tensor = local(state[parameter][name])
-                if tensor.stride() != point.stride():
+                if tensor.stride() != layout:
                     copied = torch.empty_like(point, dtype=tensor.dtype).copy_(tensor)
                     state[parameter][name] = whole(copied, parameter)
             return [local(state[parameter][name]) for parameter in self.parameters]
@@ -60,8 +74,6 @@ class Bucket:
         self.means, self.squares, self.origins, self.displacements, self.averages = map(
             held, (MEAN, SQUARE, ORIGIN, DISPLACEMENT, AVERAGE)
         )
-        # A parameter with gaps in memory, such as every other column, has no tensors of its layout.
-        self._fused = [tensor.stride() for tensor in self.means] == self._strides
 
     def collect(self) -> bool:
         """Get the current points and gradients; return False if one is missing, or dtype, device or layout changed."""
@@ -85,7 +97,7 @@ class Bucket:
         for place, (point, gradient, stride) in enumerate(zip(points, gradients, self._strides, strict=True)):
             if point.stride() != stride:
                 return False
-            if gradient.stride() != stride:
+            if gradient.stride() != self._layouts[place]:
                 gradients[place] = torch.empty_like(point).copy_(gradient)
         self.points, self.gradients = points, gradients
         return True
@@ -94,34 +106,28 @@ class Bucket:
         """End the use of points and gradients: the parameters have the new values, and no gradient is kept alive."""
         self.gradients = []
 
-    def scale_gradients(self, factor: float) -> None:
-        """Multiply the gradients, not those of the parameters, by a factor."""
-        self.gradients = [gradient * factor for gradient in self.gradients]
-
     def measure(self) -> tuple[float, float, float] | None:
         """Return g·g, g·u and u·u if there is a quicker way than the general one."""
         return None
 
-    def aim(self) -> None:
-        """Save the points as origins and average, and compute Adam's direction in place of the displacement."""
+    def aim(self, factor: float = 1.0) -> None:
+        """Save the points as origins and average, and compute Adam's direction in place of the displacement.
+
+        It is the direction of the gradients times a factor.
+        """
         foreach_copy_(self.origins, self.points)
         if self.averages:
             foreach_copy_(self.averages, self.points)
         self.forget()
-        if self.displacements[0].dtype == self.sort[0]:
-            self._update(self.displacements, 1.0, decay=0.0)
-        else:
-            directions = list(map(torch.zeros_like, self.points))
-            self._update(directions, 1.0, decay=0.0)
-            foreach_copy_(self.displacements, directions)
+        self._update(self.displacements, 1.0, decay=0.0, factor=factor)
         decay = self.group["weight_decay"] * self.group["lr_scale"]
         if decay:
-            foreach_add_(self.displacements, self.points, alpha=-decay)
+            _add(self.displacements, self.points, -decay)
 
     def to_probe(self, step: float) -> None:
         """Move to a step along the direction."""
         self.go_back()
-        foreach_add_(self.points, self.displacements, alpha=step)
+        _add(self.points, self.displacements, step)
 
     def go_back(self) -> None:
         """Move to the origins."""
@@ -140,41 +146,67 @@ class Bucket:
         if self.averages[0].dtype == self.points[0].dtype:
             foreach_lerp_(self.averages, self.points, weight)
         else:
-            for mean, point in zip(self.averages, self.points, strict=True):
+            for mean, point in _pieces(self.averages, self.points):
                 mean.lerp_(point.to(mean.dtype), weight)
 
     def save(self) -> None:
         """Save the points as origins."""
         foreach_copy_(self.origins, self.points)
 
-    def move(self, step: float, times: float) -> None:
-        """Add Adam's update to the points, and `times` of it to the displacement."""
+    def move(self, step: float, times: float, factor: float = 1.0) -> None:
+        """Add Adam's update by the gradients times a factor to the points, and `times` of it to the displacement."""
         # A step so long that decay would turn the signs of the weights sets them to Adam's update alone.
         decay, length = self.group["weight_decay"], step * self.group["lr_scale"]
-        self._update(self.points, step, decay=decay if decay * length <= 1.0 else 1.0 / length)
+        self._update(self.points, step, decay=decay if decay * length <= 1.0 else 1.0 / length, factor=factor)
         self._displace(times)
 
     def halve(self, times: float) -> None:
         """Go back half of the way to the origins."""
-        foreach_add_(self.displacements, self.points, alpha=-times)
+        _add(self.displacements, self.points, -times)
         foreach_lerp_(self.points, self.origins, 0.5)
-        foreach_add_(self.displacements, self.points, alpha=times)
+        _add(self.displacements, self.points, times)
 
     def _displace(self, times: float) -> None:
-        foreach_add_(self.displacements, self.points, alpha=times)
-        foreach_add_(self.displacements, self.origins, alpha=-times)
+        if self.displacements[0].dtype == self.sort[0]:
+            foreach_add_(self.displacements, self.points, alpha=times)
+            foreach_add_(self.displacements, self.origins, alpha=-times)
+        else:
+            for displacement, point, origin in _pieces(self.displacements, self.points, self.origins):
+                displacement.add_(point, alpha=times).add_(origin, alpha=-times)
 
-    def _update(self, targets: list[Tensor], step: float, decay: float) -> None:
+    def _update(self, targets: list[Tensor], step: float, *, decay: float, factor: float) -> None:
         """Add AdamW's update to some tensors: to the points themselves, or to zeros, which gives the direction."""
+        self._age.add_(1.0)
+        gradients, means, squares = self.gradients, self.means, self.squares
+        if factor == 1.0 and self._fused and targets[0].dtype == self.sort[0]:
+            if not self._contiguous:  # the kernel of CPUs copies such tensors
+                rows = zip(targets, gradients, means, squares, strict=True)
+                flat = zip(*(in_memory_order(*row) or row for row in rows), strict=True)
+                targets, gradients, means, squares = map(list, flat)
+            self._adamw(targets, gradients, means, squares, step, decay)
+            return
+        for target, gradient, mean, square in _pieces(targets, gradients, means, squares):
+            updated = target.to(gradient.dtype)  # itself, or zeros
+            self._adamw([updated], [gradient * factor], [mean], [square], step, decay)
+            target.copy_(updated)
+
+    def _adamw(
+        self,
+        targets: list[Tensor],
+        gradients: list[Tensor],
+        means: list[Tensor],
+        squares: list[Tensor],
+        step: float,
+        decay: float,
+    ) -> None:
         group = self.group
         beta1, beta2 = group["betas"]
-        self._age.add_(1.0)
         fused_adamw_(
             targets,
-            self.gradients,
-            self.means,
-            self.squares,
-            self._ages,
+            gradients,
+            means,
+            squares,
+            self._ages[: len(targets)],
             lr=step * group["lr_scale"],
             beta1=beta1,
             beta2=beta2,
@@ -191,12 +223,12 @@ class Idle(Bucket):
         self.points = list(map(local, self.parameters))
         return all((point.dtype, point.device) == self.sort for point in self.points)
 
-    def aim(self) -> None:
+    def aim(self, factor: float = 1.0) -> None:
         self.save()
         if self.averages:
             self.average(1.0)
 
-    def move(self, step: float, times: float) -> None:
+    def move(self, step: float, times: float, factor: float = 1.0) -> None:
         pass
 
 
@@ -222,7 +254,7 @@ class Packed(Bucket):
         self.displacements = packed(DISPLACEMENT, pair[1])
         self.means, self.squares, self.origins, self.averages = map(packed, (MEAN, SQUARE, ORIGIN, AVERAGE))
         self._point, self._origin, self._displacement = flat, self.origins[0], pair[1]
-        self._fused = True
+        self._fused = self._contiguous = True
 
     def _take(self, gradients: list[Tensor]) -> bool:
         foreach_copy_(self._points, self.parameters)
@@ -232,9 +264,6 @@ class Packed(Bucket):
 
     def release(self) -> None:
         foreach_copy_(self.parameters, self._points)
-
-    def scale_gradients(self, factor: float) -> None:
-        self._pair[0].mul_(factor)
 
     def measure(self) -> tuple[float, float, float] | None:
         (gg, gu), (_, uu) = torch.mm(self._pair, self._transposed).tolist()
@@ -273,29 +302,48 @@ def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mappin
     return buckets
 
 
-def measured(buckets: Sequence[Bucket], ranks: LocalReduce) -> tuple[float, float, float]:
-    """Return g·g, g·u and u·u of the gradient g and the displacement (or direction) u, in one transfer."""
+def measured(buckets: Sequence[Bucket], ranks: LocalReduce, *more: Tensor) -> tuple[float, float, float, list[float]]:
+    """Return g·g, g·u and u·u of the gradient g and the displacement (or direction) u, and more, in one transfer."""
     moving = [bucket for bucket in buckets if bucket.gradients]
     if len(moving) == 1 and ranks.size == 1:
         numbers = moving[0].measure()
         if numbers is not None and 0.0 < numbers[0] < float("inf") and numbers[2] < float("inf"):
-            return numbers
-    return _gram(moving, ranks, [part for bucket in moving for part in bucket.displacements])
+            return *numbers, to_host(more)
+    return ranks.gram(
+        [parameter for bucket in moving for parameter in bucket.parameters[: len(bucket.gradients)]],  # 1 if packed
+        [gradient for bucket in moving for gradient in bucket.gradients],
+        [part for bucket in moving for part in bucket.displacements],
+        *more,
+    )
 
 
 def slope_along_step(buckets: Sequence[Bucket], ranks: LocalReduce) -> float:
     """Return the inner product of the gradient and the last step."""
-    moving = [bucket for bucket in buckets if bucket.gradients]
-    pairs = ((point, origin) for bucket in moving for point, origin in zip(bucket.points, bucket.origins, strict=True))
-    return _gram(moving, ranks, [point - origin for point, origin in pairs])[1]
+    parameters, products = [], []
+    for bucket in buckets:
+        # A packed bucket has one gradient for all its parameters; an idle one has none.
+        for parameter, gradient, point, origin in zip(
+            bucket.parameters, bucket.gradients, bucket.points, bucket.origins, strict=False
+        ):
+            for slope, here, there in pieces(gradient, point, origin):
+                parameters.append(parameter)
+                products.append(dot(slope, here - there))
+    return ranks.total(parameters, products)
 
 
-def _gram(buckets: Sequence[Bucket], ranks: LocalReduce, others: list[Tensor]) -> tuple[float, float, float]:
-    return ranks.gram(
-        [parameter for bucket in buckets for parameter in bucket.parameters[: len(bucket.gradients)]],  # 1 if packed
-        [gradient for bucket in buckets for gradient in bucket.gradients],
-        others,
-    )
+def _pieces(*lists: Sequence[Tensor]) -> Iterator[tuple[Tensor, ...]]:
+    """Yield corresponding pieces of the tensors in some lists."""
+    for tensors in zip(*lists, strict=True):
+        yield from pieces(*tensors)
+
+
+def _add(targets: list[Tensor], others: list[Tensor], factor: float) -> None:
+    """Add other tensors times a factor; a CPU converts those of another dtype before."""
+    if targets[0].dtype == others[0].dtype:
+        foreach_add_(targets, others, alpha=factor)
+    else:
+        for target, other in _pieces(targets, others):
+            target.add_(other, alpha=factor)
 
 
 def add_state(parameter: Tensor, held: dict[str, Any], *, average: bool) -> None:

@@ -68,9 +68,9 @@ _FUSED = ("cpu", "cuda", "mps", "xpu")
 """Devices that have a fused kernel of AdamW."""
 
 
-def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None) -> list[Tensor]:
-    """Return the 2-norm of each tensor, computed in a dtype."""
-    return list(torch._foreach_norm(list(tensors), 2, dtype))
+def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None, order: float = 2.0) -> list[Tensor]:
+    """Return the norm of each tensor, computed in a dtype."""
+    return list(torch._foreach_norm(list(tensors), order, dtype))
 
 
 def submodules(module: nn.Module) -> list[nn.Module]:

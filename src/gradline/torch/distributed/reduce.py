@@ -28,7 +28,7 @@ from torch import Tensor, distributed, nn
 from gradline.torch.distributed.settings import checksum, differences
 from gradline.torch.distributed.sharded import is_sharded, shards
 from gradline.torch.distributed.stand_in import StandIn
-from gradline.torch.measuring import LocalReduce, gram, measure
+from gradline.torch.measuring import LocalReduce, gram, measure, to_host
 
 _NUMBERS = 3  # sent per exchange
 _REASON = 300  # characters of an error message sent to other ranks
@@ -92,15 +92,23 @@ class DistributedReduce(LocalReduce):
         return math.hypot(*all_lengths), _sum(all_slopes), [_sum(column) / self.size for column in columns]
 
     def gram(
-        self, parameters: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor]
-    ) -> tuple[float, float, float]:
+        self, parameters: Sequence[Tensor], first: Sequence[Tensor], second: Sequence[Tensor], *more: Tensor
+    ) -> tuple[float, float, float, list[float]]:
         products = [0.0, 0.0, 0.0]
+        values: list[float] = []
         for share, places in self._shares(parameters):
-            found = gram([first[place] for place in places], [second[place] for place in places])
+            asked = () if values else more
+            *found, seen = gram([first[place] for place in places], [second[place] for place in places], *asked)
             products = [total + share * product for total, product in zip(products, found, strict=True)]
+            values.extend(seen)
         columns = zip(*self._gather(products), strict=True)
         one, both, other = (_sum(column) for column in columns)
-        return one, both, other
+        return one, both, other, values
+
+    def total(self, parameters: Sequence[Tensor], products: Sequence[Tensor]) -> float:
+        shares = (shards(parameter) / self.size for parameter in parameters)
+        mine = sum(share * product for share, product in zip(shares, to_host(products), strict=True))
+        return _sum([number for (number,) in self._gather([mine])])
 
     def _shares(self, parameters: Sequence[Tensor]) -> list[tuple[float, list[int]]]:
         """Return places of parameters with the share of their products that this rank adds to the sum of all ranks."""
