@@ -1,12 +1,15 @@
 """Groups: nothing is lost or mixed, all workers have work, and memory is bounded."""
 
 import pytest
+import torch
 from lab.helping import small
 
 from gradline.lab import studies
 from gradline.lab.engines import group_key
 from gradline.lab.jobs.grouping import FEWEST_ROWS, MOST_BYTES, MOST_ROWS, cost, groups, makespan, row_bytes
 from gradline.lab.problems import PROBLEMS
+from gradline.lab.problems.problem import Problem
+from gradline.lab.problems.task import Task
 from gradline.lab.studies import plan
 
 
@@ -53,3 +56,39 @@ def test_large_networks_go_in_smaller_groups():
 def test_makespan():
     assert makespan([5.0, 4.0, 3.0, 3.0], 2) == 8.0
     assert makespan([5.0], 4) == 5.0
+
+
+class Slow(Problem):
+    """A problem whose evaluations take a second for each sample, by a clock of its own; the first ones take longer."""
+
+    kind = "slow"
+    described = "a problem"
+
+    def build(self, seed):
+        calls = []
+
+        def losses(model, chosen):
+            calls.append(chosen)
+            CLOCK.append(CLOCK[-1] + (chosen.stop - chosen.start) * (10.0 if len(calls) == 1 else 1.0))
+            if self.name == "fails":
+                raise RuntimeError("of the user")
+            return model(torch.rand(chosen.stop, 3)).squeeze(1)
+
+        return Task(torch.nn.Linear(3, 1), 1000, losses, lambda model: None)
+
+
+CLOCK = [0.0]
+
+
+def test_problems_of_any_model_are_timed(monkeypatch):
+    monkeypatch.setattr("gradline.lab.problems.problem.time.perf_counter", lambda: CLOCK[-1])
+    seed = torch.initial_seed()
+    state = torch.get_rng_state()
+    assert Slow(name="slow").seconds(7) == 7.0
+    assert Slow(name="slow").seconds(1000) == pytest.approx(1000.0)
+    assert len(CLOCK) == 1 + 2 + 2
+    assert Slow(name="slow").seconds(7) == 7.0
+    assert len(CLOCK) == 5  # measured once
+    assert Slow(name="fails").seconds(7) > 0.0  # runs say what is wrong
+    assert torch.initial_seed() == seed
+    assert torch.equal(torch.get_rng_state(), state)

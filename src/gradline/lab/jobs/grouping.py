@@ -25,13 +25,9 @@ EVEN = 1.1
 
 
 def cost(run: Run) -> float:
-    """Return about how many seconds a run takes on one core, for comparing runs (`gradline check` measures instead).
-
-    An evaluation costs some time for its bookkeeping and some for its arithmetic (forward and backward: 6 operations
-    for each weight and sample; 10 billion of them a second).
-    """
+    """Return about how many seconds a run takes on one core, for comparing runs; `gradline check` measures more."""
     samples = run.problem.samples if run.sampling is Sampling.FULL else run.batch_size
-    return run.budget * (5e-5 + 6e-10 * run.problem.parameters * samples)
+    return run.budget * run.problem.seconds(samples)
 
 
 def row_bytes(problem: Problem) -> int:

@@ -7,6 +7,7 @@ model, any loss.
 
 from __future__ import annotations
 
+import time
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, fields
 from enum import Enum
@@ -65,6 +66,10 @@ class Problem(ABC):
         """Number of parameters that are trained; builds the task once."""
         return _sizes(self)[1]
 
+    def seconds(self, samples: int) -> float:
+        """Return about how long an evaluation of so many samples takes on one core; the first time measures it."""
+        return samples / PROBED * _seconds(self, PROBED) if samples > PROBED else _seconds(self, samples)
+
     def to_dict(self) -> dict[str, Any]:
         """Return the problem as plain values, for JSON."""
         return {"kind": self.kind} | {field.name: _plain(getattr(self, field.name)) for field in fields(self)}
@@ -81,6 +86,28 @@ class Problem(ABC):
 
 def _plain(value: Any) -> Any:
     return value.value if isinstance(value, Enum) else list(value) if isinstance(value, tuple) else value
+
+
+PROBED = 256
+"""Most samples of an evaluation that is timed: one of more samples takes longer in proportion."""
+
+
+@cache
+def _seconds(problem: Problem, samples: int) -> float:
+    import torch
+
+    with torch.random.fork_rng(devices=[]):
+        task = problem.build(0)
+        parameters = [parameter for parameter in task.model.parameters() if parameter.requires_grad]
+        begun = time.perf_counter()
+        try:
+            for _ in range(2):  # the first one also allocates memory
+                begun = time.perf_counter()
+                loss = task.losses(task.model, slice(0, samples)).mean()
+                torch.autograd.grad(loss, parameters, allow_unused=True)
+        except Exception:  # runs of this problem will fail, and say why
+            pass
+        return time.perf_counter() - begun
 
 
 @cache
