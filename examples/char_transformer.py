@@ -88,7 +88,7 @@ def main(arguments: list[str] | None = None) -> tuple[float, str]:
         loss.backward()
         optimizer.step()
         if done % max(options.steps // 8, 1) == 0 or done == options.steps:
-            with optimizer.eval(), torch.no_grad():  # with the average of the late weights
+            with optimizer.eval(), torch.no_grad():  # with the average of the weights
                 held = loss_of(held_out[:: options.context]).item()
             print(
                 f"{done:5} steps: loss {loss.item():.3f}, of held-out text {held:.3f}, "

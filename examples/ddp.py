@@ -50,7 +50,7 @@ def train(options: argparse.Namespace, rank: int, processes: int) -> float:
             loss = nn.functional.cross_entropy(model(x), y)
             loss.backward()
             optimizer.step()
-        with optimizer.eval(), torch.no_grad():  # with the average of the late weights; on all ranks
+        with optimizer.eval(), torch.no_grad():  # with the average of the weights; on all ranks
             error = (bare(images[1500:]).argmax(dim=1) != labels[1500:]).float().mean().item()
         if rank == 0:
             print(

@@ -49,7 +49,7 @@ def train(
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    with optimizer.eval(), torch.no_grad():  # with the average of the late weights
+    with optimizer.eval(), torch.no_grad():  # with the average of the weights
         error = (model(test[0]).argmax(dim=1) != test[1]).float().mean().item()
     moving = sum(p.numel() for p in model.parameters() if p.requires_grad)
     print(

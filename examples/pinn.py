@@ -103,7 +103,7 @@ def train(method: str, evaluations: int, seed: int) -> tuple[float, float, int]:
     while count < evaluations:
         optimizer.step(closure)
     if isinstance(optimizer, gradline.Angle):
-        optimizer.eval()  # the average of the late weights
+        optimizer.eval()  # the average of the weights
     spent, loss = count, closure().item()
     anywhere = torch.rand(2000, 2, dtype=torch.float64)
     exact = solution(anywhere)

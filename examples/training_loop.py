@@ -29,7 +29,7 @@ def main(epochs: int = 20) -> float:
             loss.backward()
             optimizer.step()
 
-        with optimizer.eval(), torch.no_grad():  # with the average of the late weights
+        with optimizer.eval(), torch.no_grad():  # with the average of the weights
             error = (model(images[1500:]).argmax(dim=1) != labels[1500:]).float().mean().item()
         step = optimizer.param_groups[0]["lr"]  # learning-rate monitors read it there
         print(f"epoch {epoch + 1:2}: loss {loss.item():.4f}, test error {error:.1%}, step {step:.3g}")

@@ -3,7 +3,7 @@
     python examples/vae.py
 
 The loss of a VAE is random even on one batch, since each evaluation draws noise. That is no problem: no losses are
-compared. The model is evaluated, saved and used with the average of the late weights.
+compared. The model is evaluated, saved and used with the average of the weights.
 """
 
 from __future__ import annotations

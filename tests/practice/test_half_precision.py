@@ -116,21 +116,20 @@ def test_angles_average_and_displacement_keep_terms_that_half_precision_loses(dt
         batch = torch.randint(256, (32,))
         optimizer.zero_grad()
         nn.functional.mse_loss(model(inputs[batch]), targets[batch]).backward()
-        taken, before = optimizer._averaged, [p.detach().double() for p in parameters]
+        taken, before = optimizer._driver.memory.taken, [p.detach().double() for p in parameters]
         origins = [optimizer.state[p]["origin"].double() for p in parameters] if optimizer.state else []
         optimizer.step()
-        if optimizer._averaged == taken:
+        number = optimizer._driver.memory.taken + 1
+        if number == taken + 1:
             continue
-        interval, times = 1 if taken < 99 else 3, taken + 2.0
         if average is None:
             average = [x.clone() for x in before]
             displacement = [x - x0 for x, x0 in zip(before, origins, strict=True)]
-        for mean, x in zip(average, before, strict=True):
-            if (taken + 1) % interval == 0:
-                mean.lerp_(x, 1.0 - (1.0 - interval / (taken + 1)) ** 9)
+        for mean, p in zip(average, parameters, strict=True):
+            mean.lerp_(optimizer.state[p]["iterate"].double(), number**3 / sum(k**3 for k in range(number + 1)))
         for sum_, x0, p in zip(displacement, before, parameters, strict=True):
-            sum_.add_(p.detach().double() - x0, alpha=times)
-    assert optimizer._averaged > 300
+            sum_.add_(p.detach().double() - x0, alpha=number)
+    assert optimizer.iterations > 300
     states = [optimizer.state[p] for p in parameters]
     for names, expected in (("average", average), ("displacement", displacement)):
         size = max(float(part.abs().max()) for part in expected)

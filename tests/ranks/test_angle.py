@@ -66,12 +66,13 @@ def test_ranks_take_the_steps_of_one_process_on_the_joined_batch(request, world,
 
 
 def overshot(rank, size, kind):
-    """Train; the loss of two evaluations is steep and increases along the last step."""
+    """Train; the loss of two evaluations, of one mini-batch, is steep and increases along the last step."""
     problem = Trained(rank, size, kind=kind, search=None, model=net)
-    optimizer, steps = problem.optimizer, []
+    optimizer, steps, batch = problem.optimizer, [], None
     for turn in range(TURNS):
         optimizer.zero_grad()
-        (problem.loss(problem.draw()) * (-1e4 if turn in (15, 16) else 1.0)).backward()
+        batch = batch if turn == 16 else problem.draw()
+        (problem.loss(batch) * (-1e4 if turn in (15, 16) else 1.0)).backward()
         optimizer.step()
         steps.append(optimizer.last.step)
     return steps, joined(problem)
@@ -81,7 +82,7 @@ def overshot(rank, size, kind):
 def test_ranks_reject_the_same_steps(two, kind):
     steps, points = overshot(0, 1, None)
     assert steps[15] == steps[14]  # evaluated again
-    assert steps[16] == steps[14] / 2.0
+    assert steps[16] == steps[14] / 2.0 > 0.0
     answers = two(overshot, kind)
     for its_steps, its_points in answers:
         assert its_steps == answers[0][0]
@@ -323,11 +324,12 @@ def resume_with_closure(rank, size, folder, kind, turns, flat):
 
 @pytest.mark.parametrize(("kind", "turns", "flat"), [("ddp", 4, True), ("ddp", 15, False), ("fsdp", 15, True)])
 def test_a_checkpoint_of_eval_loses_nothing(two, tmp_path, kind, turns, flat):
-    """Torch loads only the tensors that a new optimizer has too; the average is then taken from the model."""
+    """Torch may load only tensors that a new optimizer has too; the point is then computed from the average."""
     saved = two(save, str(tmp_path), kind, turns, flat, True)
     for before, after in zip(saved, two(resume_with_closure, str(tmp_path), kind, turns, flat), strict=True):
-        assert after[0] == before[0]
-        assert all(map(torch.equal, [*after[1], *after[2]], [*before[1], *before[2]]))
+        assert after[0][:2] == pytest.approx(before[0][:2], rel=1e-9)
+        assert after[0][2:] == before[0][2:]
+        torch.testing.assert_close([*after[1], *after[2]], [*before[1], *before[2]], rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.parametrize(("more", "flat"), [(True, True), (False, False)])

@@ -422,13 +422,15 @@ def test_the_default_is_angle_with_one_evaluation_per_step(data):
 
 @quiet
 def test_angles_average_is_kept(data, monkeypatch):
-    points = []
+    iterates = []
     step = gradline.Angle.step
 
     def spy(optimizer, closure):
         loss = step(optimizer, closure)
         if len(trained[0].steps):
-            points.append(optimizer.state[optimizer.param_groups[0]["params"][0]]["origin"].clone())
+            held = optimizer.state[optimizer.param_groups[0]["params"][0]]
+            iterates.extend([] if iterates else [held["origin"].clone()])  # the first search ends there
+            iterates.append(held["iterate"].clone())
         return loss
 
     trained = []
@@ -436,9 +438,8 @@ def test_angles_average_is_kept(data, monkeypatch):
     monkeypatch.setattr(Training, "__init__", lambda *given, **more: trained.append(given[0]) or build(*given, **more))
     monkeypatch.setattr(gradline.Angle, "step", spy)
     model = small(batch_size=10, max_iter=1).fit(*data)
-    mean = points[0]
-    for count, point in enumerate(points, 1):
-        mean = torch.lerp(mean, point, min(1.0, 9.0 / (count + 8.0)))
+    weights = [count**3 for count in range(1, len(iterates) + 1)]
+    mean = sum(weight * point for weight, point in zip(weights, iterates, strict=True)) / sum(weights)
     np.testing.assert_allclose(model.coefs_[0], mean.T, rtol=1e-9)
     assert np.abs(model.coefs_[0] - trained[0].network[0].weight.detach().numpy().T).max() > 1e-4
 

@@ -14,7 +14,7 @@ def parameters():
 
 
 BAD = [
-    ("betas", (0.9,), r"two numbers in \[0, 1\) \(they are the decay rates"),
+    ("betas", (0.9,), r"two numbers in \[0, 1\) \(Schedule-Free's interpolation"),
     ("betas", (0.9, 1.0), "two numbers"),
     ("betas", (-0.1, 0.9), "two numbers"),
     ("betas", ("a", 0.9), "two numbers"),

@@ -1,6 +1,4 @@
-"""`eval()` of `gradline.Angle`: the average of the late points, with BatchNorm's statistics, and back."""
-
-import itertools
+"""`eval()` of `gradline.Angle`: the average of the iterates, with BatchNorm's statistics, and back."""
 
 import pytest
 import torch
@@ -8,8 +6,6 @@ from helpers import Problem, equal
 from torch import nn
 
 import gradline
-
-POWER, ALL, INTERVAL = 9, 99, 3
 
 
 def normed(inputs):
@@ -37,17 +33,10 @@ def everything(problem):
     return [value.detach().clone() for value in problem.model.state_dict().values()]
 
 
-def averaged(count):
-    """The numbers of the points, of so many, that are averaged."""
-    return [number for number in range(1, count + 1) if number <= ALL or number % INTERVAL == 0]
-
-
 def weighted_mean(points):
-    """The weights of the first n points add up to the ninth power of n, divided by that of all points."""
-    numbers = averaged(len(points))
-    sums = [(number / numbers[-1]) ** POWER for number in [0, *numbers]]
-    weights = [after - before for before, after in itertools.pairwise(sums)]
-    return sum(weight * points[number - 1].double() for weight, number in zip(weights, numbers, strict=True))
+    """The k-th has a weight proportional to the third power of k."""
+    weights = [float(number) ** 3 for number in range(1, len(points) + 1)]
+    return sum(weight * point.double() for weight, point in zip(weights, points, strict=True)) / sum(weights)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +50,10 @@ def weighted_mean(points):
         (lazy, True, 60),
     ],
 )
-def test_the_average_is_the_weighted_mean_of_the_accepted_points(model, closure, turns):
+def test_the_average_is_the_weighted_mean_of_the_iterates(model, closure, turns):
+    """And statistics are averaged over the accepted points; the first of these is the first iterate."""
     problem = problem_of(model)
-    accepted = []
+    accepted, iterates = [], []
     for _ in range(turns):
         taken = problem.optimizer.iterations
         if closure:
@@ -76,14 +66,20 @@ def test_the_average_is_the_weighted_mean_of_the_accepted_points(model, closure,
             problem.optimizer.step()
         if problem.optimizer.iterations > taken:
             accepted.append(point)
+            names = [name for name, _ in problem.model.named_parameters()]
+            first = dict(zip(problem.model.state_dict(), point, strict=True))
+            iterates += [] if iterates else [[first[name] for name in names]]
+            states = [problem.optimizer.state[parameter] for parameter in problem.model.parameters()]
+            iterates.append([held["iterate"].clone() for held in states])
     assert len(accepted) > turns - 25
     training = everything(problem)
     with problem.optimizer.eval():
-        names = list(problem.model.state_dict())
-        for name, value, *points in zip(names, everything(problem), *accepted, strict=True):
+        for value, *points in zip(problem.parameters(), *iterates, strict=True):
+            torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
+        for name, value, *points in zip(problem.model.state_dict(), everything(problem), *accepted, strict=True):
             if "num_batches_tracked" in name:
-                assert int(value) == averaged(len(accepted))[-1] + (model is lazy)  # one call has made its parameters
-            else:
+                assert int(value) == len(accepted) + (model is lazy)  # one call has made its parameters
+            elif name not in names:
                 torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
     assert equal(training, everything(problem))
 
@@ -161,7 +157,7 @@ def test_averaged_from_has_ninety_percent_of_the_weight():
     for _ in range(150):
         problem.turn()
     steps, since = problem.optimizer.iterations, problem.optimizer.averaged_from
-    weights = torch.arange(1.0, steps + 1) ** (POWER - 1)
+    weights = torch.arange(1.0, steps + 1) ** 3
     shares = weights.flip(0).cumsum(0).flip(0) / weights.sum()
     assert float(shares[since - 1]) == pytest.approx(0.9, abs=0.02)
 
@@ -194,24 +190,26 @@ class Gated(Problem):
         return nn.functional.binary_cross_entropy_with_logits(outputs, self.targets[chosen])
 
 
-def test_parameters_without_a_gradient_stay_and_are_averaged_where_they_are():
+def averages(problem):
+    with problem.optimizer.eval():
+        return problem.parameters()
+
+
+def test_parameters_without_a_gradient_stay_and_so_does_their_average():
     problem = Gated(model=gated)
     problem.optimizer = gradline.Angle(problem.model.parameters(), weight_decay=0.1)
-    accepted = []
     for call in range(60):
         problem.uses = ((0, 1), (0,), (1,))[call % 3] if call > 30 else (0, 1)
         problem.closure()
-        taken, point = problem.optimizer.iterations, problem.parameters()
+        point, average = problem.parameters(), averages(problem)
         problem.optimizer.step()
-        if problem.optimizer.iterations > taken:
-            accepted.append(point)
+        if call > 30:
+            for place, (before, now) in enumerate(zip(average, averages(problem), strict=True)):
+                assert torch.equal(before, now) == (place // 2 not in problem.uses)
         for place, (before, now) in enumerate(zip(point, problem.parameters(), strict=True)):
             assert torch.equal(before, now) == (place // 2 not in problem.uses)
     ages = {float(held["step"]) for held in problem.optimizer.state.values()}
     assert len(ages) == 2 or ages == {max(ages)}
-    with problem.optimizer.eval():
-        for value, *points in zip(problem.parameters(), *accepted, strict=True):
-            torch.testing.assert_close(value, weighted_mean(points), rtol=1e-9, atol=1e-12)
 
 
 def test_parameters_without_a_gradient_may_change_their_precision():
@@ -227,7 +225,7 @@ def test_parameters_without_a_gradient_may_change_their_precision():
     problem.turn()
     for parameter in problem.model[1].parameters():
         held = problem.optimizer.state[parameter]
-        assert {held[name].dtype for name in ("origin", "average", "displacement", "exp_avg")} == {torch.float32}
+        assert {held[name].dtype for name in ("origin", "iterate", "displacement", "exp_avg_sq")} == {torch.float32}
 
 
 def test_averaged_statistics_follow_a_change_of_precision():

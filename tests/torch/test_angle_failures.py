@@ -329,11 +329,11 @@ def test_weight_decay_of_a_very_long_step_does_not_turn_the_signs_of_weights():
     for start in (1.0, 100.0):
         parameter = nn.Parameter(torch.full((3,), start))
         state = {parameter: {}}
-        buckets.add_state(parameter, state[parameter], average=False)
+        buckets.add_state(parameter, state[parameter], group)
         (bucket,) = buckets.buckets_of([group | {"params": [parameter]}], {id(parameter)}, state)
         parameter.grad = torch.ones(3)
         assert bucket.collect()
-        bucket.move(1e3, 1.0)
+        bucket.move(1e3, 1)
         bucket.release()
         points.append(parameter.detach())
     torch.testing.assert_close(points[0], torch.full((3,), -1e3))

@@ -1,11 +1,12 @@
-"""`gradline.Angle` takes the steps of the plain search along AdamW, and AdamW's updates at the step it shows."""
+"""`gradline.Angle` takes the steps of a plain reference, and its iterate takes AdamW's updates at the step it shows."""
 
 import functools
 import math
 
 import pytest
 import torch
-from helpers import Problem, equal, mlp, plain_angle
+from helpers import Problem, equal, mlp
+from reference_angle import ReferenceAngle
 from torch import nn
 
 import gradline
@@ -45,21 +46,20 @@ def unpacked(monkeypatch):
 
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("model", MODELS)
-def test_its_steps_are_those_of_the_plain_search(model, decay):
+def test_its_steps_are_those_of_the_reference(model, decay):
     mine = problem_of(gradline.Angle, model, weight_decay=decay)
-    reference = functools.partial(torch.optim.AdamW, weight_decay=decay)
-    other = problem_of(functools.partial(plain_angle, direction=reference), model)
+    other = problem_of(ReferenceAngle, model, weight_decay=decay)
     assert_equal_steps(mine, other, 25 if model == "unpacked" else 60)
     packed = [isinstance(bucket, buckets.Packed) for bucket in mine.optimizer._buckets]
     assert packed == [model != "unpacked"]
 
 
-def test_betas_eps_and_settings_of_the_search_are_those_given(unpacked):
-    moments = {"betas": (0.7, 0.9), "eps": 1e-3}
-    mine = problem_of(gradline.Angle, **moments, step_first=1e-2, gain=6.0)
-    direction = functools.partial(torch.optim.AdamW, **moments)
-    other = problem_of(functools.partial(plain_angle, direction=direction, step_first=1e-2, gain=6.0))
-    assert_equal_steps(mine, other, 60)
+@pytest.mark.parametrize("beta", [0.0, 0.4, 0.7, 0.99])
+def test_betas_eps_and_settings_of_the_search_are_those_given(beta, unpacked):
+    options = {"betas": (beta, 0.9), "eps": 1e-3, "step_first": 1e-2, "gain": 6.0}
+    mine = problem_of(gradline.Angle, **options)
+    assert_equal_steps(mine, problem_of(ReferenceAngle, **options), 60)
+    assert ("average" in next(iter(mine.optimizer.state.values()))) == (beta < 0.5)
 
 
 def test_groups_have_their_own_decay_and_moments():
@@ -67,9 +67,8 @@ def test_groups_have_their_own_decay_and_moments():
         first, *others = parameters
         return [{"params": [first], "weight_decay": 0.3, "betas": (0.8, 0.9)}, {"params": others, "eps": 1e-4}]
 
-    mine = problem_of(lambda parameters: gradline.Angle(groups(parameters), weight_decay=0.01))
-    direction = functools.partial(torch.optim.AdamW, weight_decay=0.01)
-    other = problem_of(lambda parameters: plain_angle(groups(parameters), direction))
+    mine = problem_of(lambda parameters: gradline.Angle(groups(parameters), weight_decay=0.02))
+    other = problem_of(lambda parameters: ReferenceAngle(groups(parameters), weight_decay=0.02))
     assert_equal_steps(mine, other, 60)
 
 
@@ -91,13 +90,12 @@ class Experts(Problem):
 
 @pytest.mark.parametrize("bad", [(), (40, 41), (41, 42), (42, 43), (43, 44), (44, 45), range(40, 48)], ids=str)
 @pytest.mark.parametrize("packed", [True, False])
-def test_parameters_without_a_gradient_are_where_the_plain_search_has_them(packed, bad, request):
+def test_parameters_without_a_gradient_are_where_the_reference_has_them(packed, bad, request):
     """The first search moves them along its line; a step that is halved is so for all that it moved, and no others."""
     if not packed:
         request.getfixturevalue("unpacked")
     mine = Experts(functools.partial(gradline.Angle, weight_decay=0.1), bad)
-    direction = functools.partial(torch.optim.AdamW, weight_decay=0.1)
-    assert_equal_steps(mine, Experts(functools.partial(plain_angle, direction=direction), bad), 60)
+    assert_equal_steps(mine, Experts(functools.partial(ReferenceAngle, weight_decay=0.1), bad), 60)
 
 
 def test_a_closure_changes_nothing():
@@ -148,8 +146,9 @@ def test_each_update_is_adamws_at_the_learning_rate_shown(kind, request):
     problem = problem_of(build)
     for _ in range(40):
         problem.turn()
-    twins = [nn.Parameter(p.detach().clone()) for p in problem.model.parameters()]
-    adamw = torch.optim.AdamW([{"params": [twin]} for twin in twins], **options)
+    states = [problem.optimizer.state[parameter] for parameter in problem.model.parameters()]
+    twins = [nn.Parameter(held["iterate"].clone()) for held in states]
+    adamw = torch.optim.AdamW([{"params": [twin]} for twin in twins], **options | {"betas": (0.0, 0.95)})
     adamw.load_state_dict({**adamw.state_dict(), "state": moments_of(problem.optimizer)})
     start = problem.parameters()
     for _ in range(10):
@@ -161,16 +160,19 @@ def test_each_update_is_adamws_at_the_learning_rate_shown(kind, request):
         for twin, parameter in zip(twins, problem.model.parameters(), strict=True):
             twin.grad = parameter.grad.clone()
         adamw.step()
-        for twin, parameter in zip(twins, problem.model.parameters(), strict=True):
-            torch.testing.assert_close(twin, parameter, rtol=1e-11, atol=1e-13)
+        for twin, held in zip(twins, states, strict=True):
+            torch.testing.assert_close(twin.detach(), held["iterate"], rtol=1e-11, atol=1e-13)
     moved = [not torch.equal(one, other) for one, other in zip(start, problem.parameters(), strict=True)]
     assert moved == [True, True, False, True]
 
 
 def moments_of(optimizer):
     state = optimizer.state_dict()["state"]
-    names = ("step", "exp_avg", "exp_avg_sq")
-    return {place: {name: held[name].clone() for name in names} for place, held in state.items()}
+    return {
+        place: {"exp_avg": torch.zeros_like(held["iterate"])}
+        | {name: held[name].clone() for name in ("step", "exp_avg_sq")}
+        for place, held in state.items()
+    }
 
 
 def test_lr_scale_also_scales_the_first_search(unpacked):

@@ -95,8 +95,8 @@ class Angle:
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 9
-    """Raised when the rule computes other steps with the same settings: results of studies are kept by it."""
+    revision: ClassVar[int] = 10
+    """Raised when the rule or `gradline.Angle` takes other steps with the same settings: results are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
 

@@ -37,8 +37,8 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
     Args:
         hidden_layer_sizes: number of units of each hidden layer; `()` gives logistic regression.
         activation: activation of the hidden units: `"identity"`, `"logistic"`, `"tanh"` or `"relu"`.
-        search: `None`: [`gradline.Angle`][gradline.Angle], AdamW that finds its learning rate, one gradient evaluation
-            per step; the weights are the average of its late points. `gradline.searches.Angle(...)` is the same with
+        search: `None`: [`gradline.Angle`][gradline.Angle], Schedule-Free AdamW that finds its learning rate, one
+            gradient evaluation per step; the weights are its average. `gradline.searches.Angle(...)` is the same with
             other settings. Any other of `gradline.searches` trains with that line search. Searches on values (`Armijo`,
             ...) use one mini-batch per search, all others a new one per evaluation.
         direction: a torch optimizer class, or a `functools.partial` of it, whose update is the direction. `None`:

@@ -1,4 +1,4 @@
-"""`Angle`: AdamW that finds its learning rate, one gradient evaluation per step.
+"""`Angle`: Schedule-Free AdamW that finds its learning rate, one gradient evaluation per step.
 
 The optimizer that users see; `angle_steps` has what a step does, and `angle_state` its state, the average and saving.
 """
@@ -25,11 +25,13 @@ from gradline.torch.private import set_grad
 
 
 class Angle(AngleSteps):
-    """AdamW without a learning rate, for any batch size: the angle after each step sets the size of the next.
+    """Schedule-Free AdamW without a learning rate: the angle after each step sets the size of the next.
 
-    Each step needs one gradient evaluation, as Adam's does. The step is Adam's learning rate, adapted by the angle
-    between the gradient and the displacement of the parameters (see
+    Each step needs one gradient evaluation, as Adam's does. The step is the learning rate of Schedule-Free AdamW, adapted
+    by the angle between the gradient and the displacement of the parameters (see
     [`gradline.searches.Angle`][gradline.searches.Angle]). The first 8 to 15 evaluations search for the first step.
+    Neither a schedule nor the length of training is needed: steps move an iterate, and the model is evaluated with the
+    average of all iterates, in which late ones weigh more.
 
     ```python
     import torch, gradline
@@ -46,26 +48,26 @@ class Angle(AngleSteps):
         torch.nn.functional.mse_loss(model(inputs[batch]), targets[batch]).backward()
         optimizer.step()
 
-    with optimizer.eval():  # with the average of the late weights
+    with optimizer.eval():  # with the average
         assert torch.nn.functional.mse_loss(model(inputs), targets) < 0.1
     ```
 
-    **Evaluate and save in `optimizer.eval()`.** It sets the parameters to an average of the late points of training,
-    which has less noise than the last point, and the running statistics of BatchNorm to theirs. `optimizer.train()`
-    sets them back. `with optimizer.eval():` does both.
+    **Evaluate and save in `optimizer.eval()`.** It sets the parameters to the average, which has less noise than the
+    points at which gradients are computed, and the running statistics of BatchNorm to theirs. `optimizer.train()` sets
+    them back. `with optimizer.eval():` does both.
 
     `step(closure)` calls the closure once, then takes the step, as Adam does.
 
     Args:
         params: parameters or parameter groups. Groups may have their own `betas`, `eps`, `weight_decay` and `lr_scale`.
-        betas: Adam's decay rates of the two moments.
+        betas: how far gradients are computed from the iterate towards the average (0: at the iterate), which takes the
+            place of Adam's momentum, and the decay rate of Adam's second moment. Do not change them during training.
         eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
             gradients are 0 there.
-        weight_decay: decoupled weight decay, with AdamW's default: each step of size α multiplies the parameters by
+        weight_decay: decoupled weight decay, with AdamW's default: each step of size α multiplies the iterate by
             1 - α·`weight_decay`. Set it to 0 where the training loss should come close to zero.
         lr_scale: factor of the step in a group, as fine-tuning needs: 0.1 moves these parameters a tenth as far.
-        average: keep the average of the late points for `eval()`: one more copy of the parameters (in float32, if they
-            are in half precision). `False`: `eval()` sets the parameters to the last accepted point.
+        average: whether `eval()` uses the average. `False`: it sets the parameters to the last accepted point.
         model: the module called in training; `None`: detect it by a forward hook before the first step. Pass it if the
             model is compiled in place (`model.compile()`) or if you call its methods instead of the module itself.
         process_group: the processes that train the model together, if that is not inferred from DDP or `fully_shard`.
@@ -89,7 +91,7 @@ class Angle(AngleSteps):
         check_params(params)
         if "direction" in options:
             raise TypeError(
-                f"direction must not be given (Angle takes AdamW's): along another optimizer's updates use "
+                f"direction must not be given (Angle is Schedule-Free AdamW): along another optimizer's updates use "
                 f"gradline.LineSearchOptimizer(params, gradline.searches.Angle(), direction=...), got "
                 f"{options['direction']!r}"
             )
@@ -162,7 +164,7 @@ class Angle(AngleSteps):
 
     @torch.no_grad()
     def restart(self) -> None:
-        """Begin anew with a first search, keeping Adam's moments.
+        """Begin anew with a first search, keeping Adam's second moments.
 
         For a new stage of training: another data distribution, a stage of fine-tuning, parameters set to other values.
         The step, the displacement and the average are forgotten.
@@ -186,6 +188,7 @@ class Angle(AngleSteps):
         if self._evaluating and self._phase is not Phase.START:
             self._replaced = []
             self._context.statistics.keep()
+            self._drop_averages()
             self._begin_anew()
 
     @torch.no_grad()

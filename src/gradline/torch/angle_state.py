@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from enum import Enum
 from typing import Any
 
@@ -16,7 +16,19 @@ from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
 from gradline.torch.arguments import check_group
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.buckets import AGE, AVERAGE, DISPLACEMENT, EXACT, MEAN, ORIGIN, SQUARE, Bucket, dtype_of
+from gradline.torch.buckets import (
+    AGE,
+    AVERAGE,
+    DISPLACEMENT,
+    EXACT,
+    ITERATE,
+    ORIGIN,
+    SQUARE,
+    Bucket,
+    average_of,
+    dtype_of,
+    stores_average,
+)
 from gradline.torch.checkpoint import check_fields, saved_tensors, with_fields, written
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
@@ -49,7 +61,6 @@ class AngleState(GradlineOptimizer):
         self._evaluating = False
         self._guard = OutlierGuard()
         self._failures = 0  # evaluations in a row that were rejected
-        self._averaged = 0  # points in the average
         self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
         self._before: AngleMemory = self._driver.memory  # memory before the last step
         self._buckets: list[Bucket] | None = None
@@ -60,7 +71,7 @@ class AngleState(GradlineOptimizer):
         self._context = context
         self._context.discovered = self._set_statistics
         self._unsettled = False  # a state was loaded, and no step taken since
-        self._average_in_model = False  # it was saved in `eval()` without the average
+        self._in_model = ""  # the tensors that the model has, if the state was saved in `eval()` without them
         self._optimizer_search_hooks = OrderedDict()
         super().__init__(params, defaults)
 
@@ -105,6 +116,8 @@ class AngleState(GradlineOptimizer):
         if self._phase is Phase.START:
             return
         self._conform()
+        if self._evaluating:
+            self._store_averages()
         for parameter in self._known():
             held = self.state[parameter]
             point, evaluated = local(parameter), local(held[self._evaluated])
@@ -115,8 +128,38 @@ class AngleState(GradlineOptimizer):
                 now = part.clone()
                 part.copy_(other)
                 other.copy_(new[0] if new else now)
+        if not self._evaluating:
+            self._drop_averages()
         self._set_statistics()
         self._context.ranks.moved()
+
+    def _grouped(self, parameters: list[Tensor]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
+        """Yield these parameters with their groups."""
+        ids = set(map(id, parameters))
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if id(parameter) in ids:
+                    yield parameter, group
+
+    def _average(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
+        """Return the average of a parameter, before the first step its start; of a sharded one, the local shard."""
+        held = self.state[parameter]
+        if self._phase is Phase.STEPS:
+            return average_of(parameter, held, group)
+        start = local(parameter).detach() if self._phase is Phase.START else local(held[ORIGIN])
+        return start.to(dtype_of(AVERAGE, start), copy=True)
+
+    def _store_averages(self) -> None:
+        """Add the averages that are computed where they are needed to the state, if `eval()` uses them."""
+        for parameter, group in self._grouped(self._known()) if self.average else ():
+            if AVERAGE not in self.state[parameter]:
+                self.state[parameter][AVERAGE] = whole(self._average(parameter, group), parameter)
+
+    def _drop_averages(self) -> None:
+        """Remove the averages that can be computed from the state."""
+        for parameter, group in self._grouped(self._known()):
+            if not stores_average(parameter, group):
+                self.state[parameter].pop(AVERAGE, None)
 
     @property
     def _swapped(self) -> bool:
@@ -166,6 +209,11 @@ class AngleState(GradlineOptimizer):
                 held = state[places[id(parameter)]]
                 held[self._evaluated] = held[self._evaluated].clone()  # train() would change it
                 held.setdefault(EXACT, parameter.detach().clone())
+        elif self.average:
+            for parameter, group in self._grouped(known):
+                held = state[places[id(parameter)]]
+                if AVERAGE not in held:
+                    held[AVERAGE] = whole(self._average(parameter, group), parameter)
         if known:
             held = state[places[id(known[0])]]
             for name, tensors in ((STATISTICS, self._statistics), (POINT_STATISTICS, self._training_statistics())):
@@ -177,17 +225,16 @@ class AngleState(GradlineOptimizer):
             "direction": "Angle",
             "driver": pack_driver(driver),
             "phase": self._phase.name,
-            "swapped": self._swapped,
+            "swapped": self._evaluated if self._swapped else "",
             "guard": list(self._guard),
             "failures": self._failures,
-            "averaged": self._averaged,
             "heading": list(self._heading),
             "before": list(self._before),
         }
         return with_fields(packed, driver)
 
-    def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Plain]) -> tuple[dict[str, Any], bool]:
-        """Return the attributes to load, and whether the parameters were exchanged for evaluation."""
+    def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Plain]) -> tuple[dict[str, Any], str]:
+        """Return the attributes to load, and which tensors the parameters were exchanged with for evaluation."""
         if packed.get("direction") != "Angle":
             raise ValueError(
                 f"state_dict must be of gradline.Angle (another optimizer's means something else), got one of a search "
@@ -201,14 +248,13 @@ class AngleState(GradlineOptimizer):
             raise CodecError(f"its phase is {phase.name}, which does not fit its search")
         if (driver.memory.taken > 0) != (phase is Phase.STEPS):
             raise CodecError(f"its phase is {phase.name}, but {driver.memory.taken} steps were taken")
-        if type(packed["swapped"]) is not bool:
+        if packed["swapped"] not in ("", AVERAGE, ORIGIN):
             raise CodecError(f"swapped is {packed['swapped']!r}")
         attributes = {
             "_driver": driver,
             "_phase": phase,
             "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1])),
             "_failures": count(packed["failures"]),
-            "_averaged": count(packed["averaged"]),
             "_heading": (number(packed["heading"][0]), number(packed["heading"][1])),
             "_before": unpack_memory(self.search, list(map(number, packed["before"]))),
             "_statistics": _statistics(state_dict, STATISTICS),
@@ -221,7 +267,7 @@ class AngleState(GradlineOptimizer):
         """Check that the saved tensors are complete and have the shapes of the parameters."""
         saved = saved_tensors(state_dict, self._parameters(), lambda name: name != AGE and STATISTICS not in name)
         for place, held in enumerate(saved):
-            missing = [name for name in (AGE, MEAN, SQUARE, ORIGIN, DISPLACEMENT) if name not in held]
+            missing = [name for name in (AGE, SQUARE, ORIGIN, DISPLACEMENT, ITERATE) if name not in held]
             if held and missing:
                 raise CodecError(f"parameter {place} has no {', '.join(missing)}")
             if held and held[AGE].numel() != 1:
@@ -230,36 +276,32 @@ class AngleState(GradlineOptimizer):
             raise CodecError("no parameter has a state")
 
     @torch.no_grad()
-    def _restore(self, state_dict: dict[str, Any], saved: tuple[dict[str, Any], bool]) -> None:
-        """Set the parameters to the point of training if the state was saved in `eval()`, and adapt it to `average`.
+    def _restore(self, state_dict: dict[str, Any], saved: tuple[dict[str, Any], str]) -> None:
+        """Set the parameters to the point of training if the state was saved in `eval()`.
 
         `torch.distributed.checkpoint` loads no tensors that only a state saved in `eval()` has. The average is then in
         the model, if that was saved in `eval()` too.
         """
         attributes, swapped = saved
         vars(self).update(attributes)
-        self._evaluating = self._average_in_model = False
+        self._evaluating, self._in_model = False, ""
         self._buckets, self._replaced, self._unsettled = None, [], True
         for group in self.param_groups:
             check_group(group)
-        self._keep_types(state_dict, (AVERAGE, DISPLACEMENT, EXACT))
+        self._keep_types(state_dict, (AVERAGE, ITERATE, DISPLACEMENT, EXACT))
         points = []
         for parameter, held in self.state.items():
             for name in [name for name in held if STATISTICS in name]:
                 del held[name]
             if swapped and ORIGIN in held:
-                evaluated, exact = AVERAGE if AVERAGE in held else ORIGIN, held.pop(EXACT, None)
-                held[POINT] = held[evaluated].clone()
+                exact = held.pop(EXACT, None)
+                if swapped in held:
+                    held[POINT] = held[swapped].clone()
                 if exact is None:
-                    self._average_in_model = True
+                    self._in_model = swapped
                 else:
-                    held[evaluated] = exact
+                    held[swapped] = exact
                     points.append((local(parameter), local(held[POINT])))
-            if not self.average:
-                held.pop(AVERAGE, None)
-            elif ORIGIN in held and AVERAGE not in held:
-                held[AVERAGE] = held[ORIGIN].to(dtype_of(AVERAGE, held[ORIGIN]), copy=True)
-                self._averaged = 0
         self._set_statistics()
         for parameter, point in points:  # last: nothing can fail now. Again in `_settle`, if the model is loaded later
             parameter.copy_(point)
@@ -271,24 +313,35 @@ class AngleState(GradlineOptimizer):
         saved there, its accepted point is used.
         """
         self._unsettled = False
-        known, pending = self._known(), self._driver.pending
+        known = self._known()
         points = {parameter: self.state[parameter].pop(POINT, None) for parameter in known}
-        if self._phase is Phase.START or (
-            self._averaged == 1 and self._phase is Phase.STEPS and not self._average_in_model
-        ):
-            return True
-        if self._average_in_model:
-            self._average_in_model = False
-            for parameter in known:
-                local(self.state[parameter][self._evaluated]).copy_(local(parameter))
-        elif not all(_equal(local(p), local(self.state[p][self._evaluated])) for p in known):
-            return True
-        for parameter, point in points.items():
-            held = self.state[parameter]
-            local(parameter).copy_(local(held[ORIGIN] if point is None else point))
-            if point is None and pending is not None:
-                local(parameter).add_(local(held[DISPLACEMENT]), alpha=pending.step)
-        return pending is None and not self.average and None in points.values()
+        settled = self._phase is Phase.START or not self._go_to(points)
+        self._drop_averages()
+        return settled
+
+    def _go_to(self, points: dict[Tensor, Tensor | None]) -> bool:
+        """Set the parameters to these points, or to those computed from the state; return whether they were others."""
+        held = {parameter: self.state[parameter] for parameter in points}
+        if self._in_model:
+            evaluated = {parameter: local(parameter).detach().clone() for parameter in points}
+            for parameter, tensor in evaluated.items():
+                if self._in_model in held[parameter]:
+                    local(held[parameter][self._in_model]).copy_(tensor)
+            self._in_model = ""
+        else:
+            evaluated = {p: local(tensors.get(self._evaluated, tensors[ORIGIN])) for p, tensors in held.items()}
+            if not all(_equal(local(parameter), tensor) for parameter, tensor in evaluated.items()):
+                return False
+        pending = self._driver.pending
+        for parameter, group in self._grouped(list(points)):
+            here, point, tensors = local(parameter), points[parameter], held[parameter]
+            if point is not None:
+                here.copy_(local(point))
+            elif pending is not None:
+                here.copy_(local(tensors[ORIGIN])).add_(local(tensors[DISPLACEMENT]), alpha=pending.step)
+            elif self.average:
+                here.copy_(evaluated[parameter].lerp(local(tensors[ITERATE]), 1.0 - group["betas"][0]))
+        return pending is not None or self.average or None not in points.values()
 
     def __getstate__(self) -> dict[str, Any]:
         return {

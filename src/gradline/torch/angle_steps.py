@@ -14,9 +14,10 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
             shorter than usual   and not at its first probe
     FIRST   any                  the search ends without a step: back to x0                        START
     FIRST   finite               the search accepts this probe: continue as in phase STEPS         STEPS
-    STEPS   finite               the point x is accepted and averaged; the angle between gradient  STEPS
-                                 and displacement sets α; x0 = x, and Adam's update at learning
-                                 rate α is added to x in place
+    STEPS   finite               the point y is accepted; the angle between gradient and           STEPS
+                                 displacement sets α; the iterate z takes Adam's update at
+                                 learning rate α, the average x of all iterates follows it, and
+                                 the parameters move to y = (1 - β) z + β x
     STEPS   not finite           the same point is evaluated again, on the next mini-batch         STEPS
     STEPS   not finite again     the last step is halved, at last undone (START)                   STEPS
     STEPS   far longer than      as one that is not finite, but the step is halved once at most    STEPS
@@ -25,12 +26,12 @@ Each call of `step` uses one gradient, of the mini-batch just evaluated. What it
 
 Parameters without a gradient stay where they are, except in the first search, which moves all that it began with.
 
-The rule that sets α is `gradline.searches.Angle`, whose plain form `LineSearchOptimizer(params, searches.Angle(),
-direction=torch.optim.AdamW)` takes the same steps, more slowly, along any optimizer's direction.
+The rule that sets α is `gradline.searches.Angle`; what it moves is Schedule-Free AdamW (Defazio et al. 2024), with
+weights k³ of the k-th iterate in the average.
 
-Tensors per parameter, all in `optimizer.state`: Adam's two moments, the origin x0, the displacement (during the first
-search: the direction) and the average, the last two in float32 if the parameter is in half precision. The displacement
-after n steps is stored times n, as a sum of k (x_k - x_(k-1)).
+Tensors per parameter, all in `optimizer.state`: Adam's second moment, the iterate z, the point x0 before the last step,
+and the displacement of the points (during the first search: the direction). Iterate and displacement are in float32 if
+the parameter is in half precision. The displacement after n steps is stored times n, as a sum of k (y_k - y_(k-1)).
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ from gradline.torch.buckets import (
     buckets_of,
     measured,
     slope_along_step,
+    weight_of,
 )
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
@@ -61,11 +63,6 @@ from gradline.torch.outliers import LOOKS
 
 __all__ = ["AngleSteps"]
 
-_POWER = 9.0
-"""The weights of the first n points in the average add up to n to this power: it lags by about a tenth of training."""
-_ALL, _INTERVAL = 99, 3
-"""The first 99 points are averaged, later every third, which costs less and hardly changes the average. The
-interval is odd and short, so that points on both sides of a minimum count where they alternate."""
 _PATIENCE = {False: 1, True: 16}
 """Evaluations of a non-finite point before its step is halved, without and with a loss scaler."""
 _FLAT = 20
@@ -99,7 +96,7 @@ class AngleSteps(AngleState):
     @property
     def averaged_from(self) -> int:
         """The step since which the average has 90 % of its weight; 0 without an average."""
-        return math.ceil(self._averaged * 0.1 ** (1.0 / _POWER)) if self.average else 0
+        return math.ceil(self._driver.memory.taken * 0.1**0.25) if self.average else 0
 
     def _advance(self) -> None:
         """Use the current gradients as the table at the head of this file says."""
@@ -161,7 +158,7 @@ class AngleSteps(AngleState):
 
     def _numbers(self) -> tuple[Mark, int, tuple[Any, ...]]:
         """Return all that a step changes apart from tensors."""
-        own = (self._phase, self._guard, self._failures, self._averaged, self._heading, self._before)
+        own = (self._phase, self._guard, self._failures, self._heading, self._before)
         return self._driver.mark(), self._driver.evaluations, own
 
     def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, own: tuple[Any, ...]) -> None:
@@ -169,7 +166,7 @@ class AngleSteps(AngleState):
         self._context.statistics.put_back()
         driver, moving = self._driver, self._moving
         driver.evaluations, driver.state, self._moving = evaluations, mark.state, False
-        self._phase, self._guard, self._failures, self._averaged, self._heading, self._before = own
+        self._phase, self._guard, self._failures, self._heading, self._before = own
         driver.rewind(mark)
         if moving:  # points and displacement may be incomplete
             for bucket in buckets:
@@ -195,7 +192,7 @@ class AngleSteps(AngleState):
         state = self._driver.state
         memory = self.search.count_step(state.memory, halvings)
         self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
-        self._accept(buckets)
+        self._accept()
         self._move(buckets, norm, gu, norm * math.sqrt(uu))
         return True
 
@@ -204,18 +201,12 @@ class AngleSteps(AngleState):
         outlier = self._failures < LOOKS and self._guard.is_outlier(norm)
         return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
-    def _accept(self, buckets: list[Bucket]) -> None:
-        """Average the current point, if it is one of those that are averaged."""
+    def _accept(self) -> None:
+        """Keep the running statistics at the current point, and average them with the weights of the iterates."""
         if self._context.statistics.places:
             self._context.statistics.keep()
-        self._averaged += self.average
-        interval = 1 if self._averaged <= _ALL else _INTERVAL
-        if self.average and self._averaged % interval == 0:
-            weight = 1.0 - (1.0 - interval / self._averaged) ** _POWER
-            for bucket in buckets:
-                bucket.average(weight)
-            if self._context.statistics.places:
-                self._average_statistics(weight)
+            if self.average:
+                self._average_statistics(weight_of(self._driver.memory.taken))
 
     def _move(self, buckets: list[Bucket], norm: float, gu: float, scale: float) -> None:
         """Set the step from the angle between gradient and displacement, and take it in place."""
@@ -225,12 +216,11 @@ class AngleSteps(AngleState):
         self._heading, self._before = (gu, scale), memory
         after = self.search.next_step(memory, cosine)
         factor, self._guard = self._guard.factor(norm), self._guard.after(norm)
-        times = float(memory.taken + 1)
         for bucket in buckets:
             bucket.save()
         self._moving = True
         for bucket in buckets:
-            bucket.move(after.step, times, factor * self._unscaled)
+            bucket.move(after.step, memory.taken + 1, factor * self._unscaled)
         self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
         self._moving = False
 
@@ -242,11 +232,10 @@ class AngleSteps(AngleState):
         if self._failures <= patience:
             return False
         memory = self.search.halve_step(driver.memory)
-        times = float(memory.taken + 1)
         self._moving = True
         if memory.step >= self.search.step_min:
             for bucket in buckets:
-                bucket.halve(times)
+                bucket.halve(memory.taken + 1, 0.5 ** (self._failures - patience - 1))
             driver.state = driver.state._replace(memory=memory)
             self._moving = False
             return False
@@ -309,7 +298,7 @@ class AngleSteps(AngleState):
         self._failures = 0
         for bucket in buckets:
             bucket.accept_probe(outcome.step)
-        self._accept(buckets)
+        self._accept()
         norm = math.sqrt(gg)
         self._move(buckets, norm, outcome.step * gd, norm * outcome.step * math.sqrt(dd))
         return True
@@ -324,7 +313,7 @@ class AngleSteps(AngleState):
     def _forget(self, buckets: list[Bucket]) -> None:
         """Forget the displacement, so that the next gradient begins a new first search."""
         self._phase = Phase.START
-        self._failures = self._averaged = 0
+        self._failures = 0
         self._statistics = []
         for bucket in buckets:
             bucket.forget()
@@ -354,8 +343,8 @@ class AngleSteps(AngleState):
                 return buckets
         moving = self._with_gradient().parameters
         self._conform()
-        for parameter in moving:
-            add_state(parameter, self.state[parameter], average=self.average)
+        for parameter, group in self._grouped(moving):
+            add_state(parameter, self.state[parameter], group)
         ids = set(map(id, moving))
         self._others = [parameter for parameter in self._parameters() if id(parameter) not in ids]
         self._buckets = buckets = buckets_of(self.param_groups, ids, self.state)

@@ -74,7 +74,7 @@ def check_group(group: dict[str, Any]) -> None:
     betas, eps, decay, scale = (group[name] for name in ("betas", "eps", "weight_decay", "lr_scale"))
     pair = isinstance(betas, tuple | list) and len(betas) == 2 and all(isinstance(beta, float | int) for beta in betas)
     good = pair and all(0.0 <= beta < 1.0 for beta in betas)
-    require(good, "betas", "two numbers in [0, 1)", "they are the decay rates of Adam's moments", betas)
+    require(good, "betas", "two numbers in [0, 1)", "Schedule-Free's interpolation and a decay rate", betas)
     for name, value, reason in (
         ("eps", eps, "it is added to a root"),
         ("weight_decay", decay, "it shrinks the parameters"),

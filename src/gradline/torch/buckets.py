@@ -4,6 +4,10 @@ All tensors are in the optimizer's `state`, from which torch makes checkpoints; 
 where calls cost more than arithmetic for small tensors, small parameters are *packed*: each kind of tensor is one flat
 tensor, of which `state` has views, and parameters and gradients are copied from and to flat tensors in each step.
 Other buckets make no copies: temporary tensors are of the size of a piece of a parameter at most.
+
+The parameters are at y = (1 - β) z + β x, where z is the iterate, which Adam's updates move, and x the average of all
+iterates. x is not stored: it is computed from y and z where it is needed, except in half precision and for β < 0.5,
+where that would lose digits.
 """
 
 from __future__ import annotations
@@ -27,8 +31,8 @@ from gradline.torch.measuring import (
 )
 from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, foreach_mul_, foreach_zero_, fused_adamw_
 
-MEAN, SQUARE, AGE = "exp_avg", "exp_avg_sq", "step"
-ORIGIN, DISPLACEMENT, AVERAGE = "origin", "displacement", "average"
+SQUARE, AGE = "exp_avg_sq", "step"
+ORIGIN, DISPLACEMENT, ITERATE, AVERAGE = "origin", "displacement", "iterate", "average"
 EXACT = "exact_average"
 """The average in `eval()`, if the parameter cannot represent it; in a checkpoint made there always."""
 
@@ -50,7 +54,7 @@ class Bucket:
         self._age = state[parameters[0]][AGE].to(parameters[0].device, torch.float32, copy=True)
         for parameter in parameters:  # one tensor for all of them
             state[parameter][AGE] = self._age
-        self._ages = [self._age] * len(self.means)
+        self._ages = [self._age] * len(self.squares)
 
     def _hold(self, state: Mapping[Tensor, Any]) -> None:
         """Set the lists of tensors from the state, in the memory layout of the parameters, which kernels rely on."""
@@ -71,8 +75,8 @@ class Bucket:
                     state[parameter][name] = whole(copied, parameter)
             return [local(state[parameter][name]) for parameter in self.parameters]
 
-        self.means, self.squares, self.origins, self.displacements, self.averages = map(
-            held, (MEAN, SQUARE, ORIGIN, DISPLACEMENT, AVERAGE)
+        self.squares, self.origins, self.displacements, self.iterates, self.averages = map(
+            held, (SQUARE, ORIGIN, DISPLACEMENT, ITERATE, AVERAGE)
         )
 
     def collect(self) -> bool:
@@ -111,13 +115,11 @@ class Bucket:
         return None
 
     def aim(self, factor: float = 1.0) -> None:
-        """Save the points as origins and average, and compute Adam's direction in place of the displacement.
+        """Save the points as origins, and compute Adam's direction in place of the displacement.
 
         It is the direction of the gradients times a factor.
         """
-        foreach_copy_(self.origins, self.points)
-        if self.averages:
-            foreach_copy_(self.averages, self.points)
+        self.save()
         self.forget()
         self._update(self.displacements, 1.0, decay=0.0, factor=factor)
         decay = self.group["weight_decay"] * self.group["lr_scale"]
@@ -134,82 +136,105 @@ class Bucket:
         foreach_copy_(self.points, self.origins)
 
     def forget(self) -> None:
-        """Set the displacement to zero."""
+        """Set the displacement to zero, and begin the average anew at the points."""
         foreach_zero_(self.displacements)
+        self._begin_average()
 
     def accept_probe(self, step: float) -> None:
-        """Make the displacement of the direction."""
+        """Make the displacement of the direction, and begin the average at the points."""
         foreach_mul_(self.displacements, step)
+        self._begin_average()
 
-    def average(self, weight: float) -> None:
-        """Add the points to the average."""
-        if self.averages[0].dtype == self.points[0].dtype:
-            foreach_lerp_(self.averages, self.points, weight)
-        else:
-            for mean, point in _pieces(self.averages, self.points):
-                mean.lerp_(point.to(mean.dtype), weight)
+    def _begin_average(self) -> None:
+        for tensors in filter(None, (self.iterates, self.averages)):
+            foreach_copy_(tensors, self.points)
 
     def save(self) -> None:
         """Save the points as origins."""
         foreach_copy_(self.origins, self.points)
 
-    def move(self, step: float, times: float, factor: float = 1.0) -> None:
-        """Add Adam's update by the gradients times a factor to the points, and `times` of it to the displacement."""
+    def move(self, step: float, number: int, factor: float = 1.0) -> None:
+        """Take a step of some number: Adam's update, by the gradients times a factor, of the iterates.
+
+        Points and displacement follow the iterates.
+        """
         # A step so long that decay would turn the signs of the weights sets them to Adam's update alone.
         decay, length = self.group["weight_decay"], step * self.group["lr_scale"]
-        self._update(self.points, step, decay=decay if decay * length <= 1.0 else 1.0 / length, factor=factor)
-        self._displace(times)
+        decay = decay if decay * length <= 1.0 else 1.0 / length
+        beta, weight = self.group["betas"][0], weight_of(number)
+        if self.averages:
+            self._update(self.iterates, step, decay=decay, factor=factor)
+            for point, iterate, average in _pieces(self.points, self.iterates, self.averages):
+                average.lerp_(iterate, weight)
+                point.copy_(average.lerp(iterate, 1.0 - beta))
+        else:
+            foreach_lerp_(self.points, self.iterates, 1.0 - 1.0 / beta)  # to the averages
+            self._update(self.iterates, step, decay=decay, factor=factor)
+            foreach_lerp_(self.points, self.iterates, 1.0 - beta * (1.0 - weight))
+        self._displace(number)
 
-    def halve(self, times: float) -> None:
-        """Go back half of the way to the origins."""
-        _add(self.displacements, self.points, -times)
-        foreach_lerp_(self.points, self.origins, 0.5)
-        _add(self.displacements, self.points, times)
+    def halve(self, number: int, part: float) -> None:
+        """Go back half of the step of some number, of which a part is left: points, iterates and averages.
 
-    def _displace(self, times: float) -> None:
+        With x₁ and z₁ before the step and c the weight of its iterate: x = (1 - part c) x₁ - (1 - part) c z₁ + c z.
+        """
+        _add(self.displacements, self.points, -number)
+        beta, weight = self.group["betas"][0], weight_of(number)
+        rest = (1.0 - part) * weight / (1.0 - beta)
+        scale = 1.0 - part * weight + rest * beta
+        lists = [self.points, self.origins, self.iterates, *filter(None, [self.averages])]
+        for tensors in zip(*lists, strict=True):
+            if torch.equal(tensors[0], tensors[1]):
+                continue  # it had no gradient, and did not move
+            for point, origin, iterate, *stored in pieces(*tensors):
+                average = stored[0] if stored else point.lerp(iterate, 1.0 - 1.0 / beta)
+                average_before = average.sub(iterate, alpha=weight).add_(origin, alpha=rest).div_(scale)
+                iterate_before = origin.sub(average_before, alpha=beta).div_(1.0 - beta)
+                iterate.lerp_(iterate_before, 0.5)
+                if stored:
+                    average.lerp_(average_before, 0.5)
+                point.lerp_(origin, 0.5)
+        _add(self.displacements, self.points, number)
+
+    def _displace(self, number: int) -> None:
+        """Add the step of some number, multiplied by it, to the displacement."""
         if self.displacements[0].dtype == self.sort[0]:
-            foreach_add_(self.displacements, self.points, alpha=times)
-            foreach_add_(self.displacements, self.origins, alpha=-times)
+            foreach_add_(self.displacements, self.points, alpha=number)
+            foreach_add_(self.displacements, self.origins, alpha=-number)
         else:
             for displacement, point, origin in _pieces(self.displacements, self.points, self.origins):
-                displacement.add_(point, alpha=times).add_(origin, alpha=-times)
+                displacement.add_(point, alpha=number).sub_(origin, alpha=number)
 
     def _update(self, targets: list[Tensor], step: float, *, decay: float, factor: float) -> None:
-        """Add AdamW's update to some tensors: to the points themselves, or to zeros, which gives the direction."""
+        """Add AdamW's update to some tensors: to the iterates, or to zeros, which gives the direction."""
         self._age.add_(1.0)
-        gradients, means, squares = self.gradients, self.means, self.squares
+        gradients, squares = self.gradients, self.squares
         if factor == 1.0 and self._fused and targets[0].dtype == self.sort[0]:
             if not self._contiguous:  # the kernel of CPUs copies such tensors
-                rows = zip(targets, gradients, means, squares, strict=True)
+                rows = zip(targets, gradients, squares, strict=True)
                 flat = zip(*(in_memory_order(*row) or row for row in rows), strict=True)
-                targets, gradients, means, squares = map(list, flat)
-            self._adamw(targets, gradients, means, squares, step, decay)
+                targets, gradients, squares = map(list, flat)
+            self._adamw(targets, gradients, squares, step, decay)
             return
-        for target, gradient, mean, square in _pieces(targets, gradients, means, squares):
-            updated = target.to(gradient.dtype)  # itself, or zeros
-            self._adamw([updated], [gradient * factor], [mean], [square], step, decay)
-            target.copy_(updated)
+        for target, gradient, square in _pieces(targets, gradients, squares):
+            converted = square.to(target.dtype)  # itself, unless the parameter is in half precision
+            self._adamw([target], [gradient.to(target.dtype) * factor], [converted], step, decay)
+            if converted is not square:
+                square.copy_(converted)
 
     def _adamw(
-        self,
-        targets: list[Tensor],
-        gradients: list[Tensor],
-        means: list[Tensor],
-        squares: list[Tensor],
-        step: float,
-        decay: float,
+        self, targets: list[Tensor], gradients: list[Tensor], squares: list[Tensor], step: float, decay: float
     ) -> None:
         group = self.group
-        beta1, beta2 = group["betas"]
         fused_adamw_(
             targets,
             gradients,
-            means,
+            gradients,  # the first moment, without momentum: the gradient itself
             squares,
             self._ages[: len(targets)],
             lr=step * group["lr_scale"],
-            beta1=beta1,
-            beta2=beta2,
+            beta1=0.0,
+            beta2=group["betas"][1],
             eps=group["eps"],
             weight_decay=decay,
             fused=self._fused,
@@ -225,10 +250,16 @@ class Idle(Bucket):
 
     def aim(self, factor: float = 1.0) -> None:
         self.save()
-        if self.averages:
-            self.average(1.0)
+        self._begin_average()
 
-    def move(self, step: float, times: float, factor: float = 1.0) -> None:
+    def forget(self) -> None:
+        foreach_zero_(self.displacements)
+
+    def accept_probe(self, step: float) -> None:
+        foreach_mul_(self.displacements, step)
+        self._begin_average()
+
+    def move(self, step: float, number: int, factor: float = 1.0) -> None:
         pass
 
 
@@ -252,7 +283,7 @@ class Packed(Bucket):
         self._points, self._gradients = views_of(flat, self.parameters), views_of(pair[0], self.parameters)
         self._flat, self._gradient = [flat], [pair[0]]
         self.displacements = packed(DISPLACEMENT, pair[1])
-        self.means, self.squares, self.origins, self.averages = map(packed, (MEAN, SQUARE, ORIGIN, AVERAGE))
+        self.squares, self.origins, self.iterates, self.averages = map(packed, (SQUARE, ORIGIN, ITERATE, AVERAGE))
         self._point, self._origin, self._displacement = flat, self.origins[0], pair[1]
         self._fused = self._contiguous = True
 
@@ -269,22 +300,41 @@ class Packed(Bucket):
         (gg, gu), (_, uu) = torch.mm(self._pair, self._transposed).tolist()
         return gg, gu, uu
 
-    def average(self, weight: float) -> None:
-        self.averages[0].lerp_(self._point, weight)
-
     def save(self) -> None:
         self._origin.copy_(self._point)
 
-    def _displace(self, times: float) -> None:
-        self._displacement.add_(self._point, alpha=times).sub_(self._origin, alpha=times)
+    def _displace(self, number: int) -> None:
+        self._displacement.add_(self._point, alpha=number).sub_(self._origin, alpha=number)
 
 
 def dtype_of(name: str, parameter: Tensor) -> torch.dtype:
     """Return the dtype of a parameter's tensor of some name.
 
-    Average and displacement are sums of small terms, which half precision would lose.
+    Iterate, average and displacement are sums of small terms, which half precision would lose.
     """
-    return torch.float32 if name in (AVERAGE, DISPLACEMENT, EXACT) and parameter.dtype in HALF else parameter.dtype
+    precise = name in (ITERATE, AVERAGE, DISPLACEMENT, EXACT)
+    return torch.float32 if precise and parameter.dtype in HALF else parameter.dtype
+
+
+def weight_of(number: int) -> float:
+    """Return the weight of the iterate of some number, from 1, in the average of those so far: k³/(1³ + … + k³)."""
+    return 4.0 * number / (number + 1.0) ** 2
+
+
+def stores_average(parameter: Tensor, group: Mapping[str, Any]) -> bool:
+    """Return whether the average of a parameter is stored: else it is computed from the parameter and its iterate."""
+    beta: float = group["betas"][0]
+    return parameter.dtype in HALF or beta < 0.5
+
+
+def average_of(parameter: Tensor, held: Mapping[str, Tensor], group: Mapping[str, Any]) -> Tensor:
+    """Return the average of a parameter, from its state; of a sharded one, the local shard."""
+    if AVERAGE in held:
+        return local(held[AVERAGE])
+    average, beta = local(held[ITERATE]).clone(), group["betas"][0]
+    for part, point in pieces(average, local(parameter).detach()) if beta else ():
+        part.lerp_(point.to(part.dtype), 1.0 / beta)
+    return average
 
 
 def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mapping[Tensor, Any]) -> list[Bucket]:
@@ -294,9 +344,10 @@ def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mappin
         alike: dict[Any, list[Tensor]] = {}
         for parameter in group["params"]:
             if ORIGIN in state.get(parameter, {}):
-                sort = (parameter.dtype, parameter.device, is_sharded(parameter), float(state[parameter][AGE]))
+                held = state[parameter]
+                sort = (parameter.dtype, parameter.device, is_sharded(parameter), float(held[AGE]), AVERAGE in held)
                 alike.setdefault((id(parameter) not in moving, *sort), []).append(parameter)
-        for (idle, _, _, sharded, _), parameters in alike.items():
+        for (idle, _, _, sharded, *_), parameters in alike.items():
             kind = Idle if idle else Packed if not sharded and is_small(parameters) else Bucket
             buckets.append(kind(group, parameters, state))
     return buckets
@@ -346,13 +397,15 @@ def _add(targets: list[Tensor], others: list[Tensor], factor: float) -> None:
             target.add_(other, alpha=factor)
 
 
-def add_state(parameter: Tensor, held: dict[str, Any], *, average: bool) -> None:
+def add_state(parameter: Tensor, held: dict[str, Any], group: Mapping[str, Any]) -> None:
     """Add the tensors of a parameter that are missing in its state."""
     part = local(parameter).detach()
     held.setdefault(AGE, torch.zeros((), dtype=torch.float32, device=part.device))
-    for name in (MEAN, SQUARE, DISPLACEMENT):
+    for name in (SQUARE, DISPLACEMENT):
         if name not in held:
             held[name] = whole(torch.zeros_like(part, dtype=dtype_of(name, part)), parameter)
-    for name in (ORIGIN, AVERAGE) if average else (ORIGIN,):
+    for name in (ORIGIN, ITERATE):
         if name not in held:
             held[name] = whole(part.to(dtype_of(name, part), copy=True), parameter)
+    if AVERAGE not in held and stores_average(parameter, group):
+        held[AVERAGE] = whole(average_of(parameter, held, group), parameter)

@@ -84,7 +84,7 @@ class Gradients(Stepper):
 
 
 class AngleSteps(Gradients):
-    """`gradline.Angle`: one evaluation for each step, and in `eval()` the average of the late points."""
+    """`gradline.Angle`: one evaluation for each step, and in `eval()` the average."""
 
     optimizer: gradline.Angle
 

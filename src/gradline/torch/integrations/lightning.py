@@ -46,7 +46,7 @@ class LineSearchCallback(Callback):
     trainer = Trainer(callbacks=[LineSearchCallback()], logger=False, enable_checkpointing=False)
     ```
 
-    With [`gradline.Angle`][gradline.Angle] that is the average of the late points. Place the callback before others
+    With [`gradline.Angle`][gradline.Angle] that is the average. Place the callback before others
     that read the parameters at the end of a batch. It ignores other optimizers.
 
     Every `log_every_n_steps` steps it logs the last finished search under the names of

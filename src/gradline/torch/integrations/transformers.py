@@ -51,7 +51,7 @@ class LineSearchCallback(TrainerCallback):
 
     * Checkpoints contain the model at the last accepted point, ready for use. Training resumed from them is bit for bit
       equal to uninterrupted training.
-      With [`gradline.Angle`][gradline.Angle] the accepted point is the average of the late points, here and below.
+      With [`gradline.Angle`][gradline.Angle] the accepted point is the average, here and below.
     * At the end of training the model is at the last accepted point, or is the best model if
       `load_best_model_at_end=True`.
     * The last search is added to each training log under the names of [`log_scalars`][gradline.log_scalars]:

@@ -69,7 +69,7 @@ class StepRecorder:
             base = optimizer._base
             self._begin("SGD" if base is None else type(base).__name__, _momentum(base))
         else:
-            self._begin("AdamW", _momentum(optimizer))
+            self._begin("AdamWScheduleFree", _momentum(optimizer))
         self._handle = optimizer.register_search_hook(self._record)
 
     def _begin(self, kind: str, momentum: float) -> None:
