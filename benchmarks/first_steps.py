@@ -8,12 +8,11 @@
 Ways to train, all with the same number of evaluations:
 
     loop      a plain loop, a new mini-batch at each evaluation
-    closure   `step(closure)`, where the closure keeps one mini-batch for all evaluations of a call: the first search
-              looks at one batch, each later step at a new one
+    closure   all evaluations of the first search on one mini-batch, as a closure may have it; each later one on another
     small     the loop, but the first search is left out, and the first step is 100 times smaller than the one that the
               loop's first search found for the same seed
-    constant  AdamW at the median over seeds of the loop's last steps, with the same average: how far seeds differ where
-              no step is searched for
+    constant  the loop without any search, at the median over seeds of the loop's last steps: how far seeds differ
+              where the step is always the same
 
 What is in the JSON file already is not made again: the same command goes on after Ctrl-C. A run's numbers are its final
 loss, the first step, the step after a hundred evaluations, the last step, and the evaluations of the first search.
@@ -26,11 +25,9 @@ import itertools
 import json
 import statistics
 from collections.abc import Callable, Generator
-from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from rich.console import Console
@@ -39,6 +36,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 import gradline
+from gradline.driver import Driver
 from gradline.protocol import Outcome, Slope, Stop
 from gradline.searches import Angle, AngleMemory
 
@@ -214,49 +212,27 @@ def train(problem: Problem, way: str, seed: int, first: float | None) -> dict[st
     inputs, targets = problem.data()
     torch.manual_seed(seed)
     model = problem.model()
-    averaged = model
-    optimizer: Any
-    if way == "loop":
-        optimizer = gradline.Angle(model.parameters())
-    elif way == "constant":
-        assert first is not None
-        optimizer, averaged = torch.optim.AdamW(model.parameters(), lr=first), gradline.LateAverage(model)
-    else:  # the plain form of the same rule, which may keep a mini-batch or begin without a first search
-        search = Angle() if first is None else Forced(step_first=first)
-        optimizer = gradline.LineSearchOptimizer(model.parameters(), search, direction=torch.optim.AdamW)
+    optimizer = gradline.Angle(model.parameters())
+    if first is not None:
+        fixed = {"gain": 1e-9, "climb": 0.0} if way == "constant" else {}
+        optimizer._driver = Driver(Forced(step_first=first, **fixed))
     draws = torch.Generator().manual_seed(seed + 1000)
-    made = 0
-
-    def draw() -> Tensor:
-        return torch.randint(len(inputs), (problem.batch,), generator=draws)
-
-    def evaluate(batch: Tensor) -> Tensor:
-        nonlocal made
-        made += 1
-        optimizer.zero_grad()
-        loss = problem.loss(model(inputs[batch]), targets[batch])
-        loss.backward()
-        return loss
-
     seen: dict[str, float] = {}
-    while made < problem.evaluations:
-        batch = draw()
-        if way == "closure":
-            optimizer.step(partial(evaluate, batch))
-        else:
-            evaluate(batch)
-            optimizer.step()
-        if isinstance(averaged, gradline.LateAverage):
-            averaged.update_parameters(model)
-        elif optimizer.last is not None and optimizer.last.step > 0.0:
+    for made in range(1, problem.evaluations + 1):
+        if made == 1 or way != "closure" or optimizer.iterations:
+            batch = torch.randint(len(inputs), (problem.batch,), generator=draws)
+        optimizer.zero_grad()
+        problem.loss(model(inputs[batch]), targets[batch]).backward()
+        optimizer.step()
+        if optimizer.last.step > 0.0:
             seen.setdefault("first", optimizer.last.step)
             seen.setdefault("evaluations", made)
             if made >= 100:
                 seen.setdefault("hundred", optimizer.last.step)
             seen["last"] = optimizer.last.step
-    with optimizer.eval() if averaged is model else nullcontext(), torch.no_grad():
+    with optimizer.eval(), torch.no_grad():
         parts = zip(inputs.split(500), targets.split(500), strict=True)
-        seen["loss"] = sum(float(problem.loss(averaged(x), y)) * len(x) for x, y in parts) / len(inputs)
+        seen["loss"] = sum(float(problem.loss(model(x), y)) * len(x) for x, y in parts) / len(inputs)
     return {name: float(f"{seen.get(name, 0.0):.4g}") for name in SHOWN}
 
 

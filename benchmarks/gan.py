@@ -2,12 +2,13 @@
 
 The data are eight Gaussians (standard deviation 0.05) on a circle of radius 2. Generator and discriminator are
 perceptrons with two hidden layers, trained in turn with the non-saturating loss of Goodfellow et al. (2014). The
-optimizers are Angle and Adam at a learning rate of 1e-3, each with Adam's default betas and with β₁ = 0.5.
+optimizers are Angle and Adam at a learning rate of 1e-3, each with its default betas and with β₁ = 0.5. β₁ is the
+decay rate of momentum in Adam and Schedule-Free's interpolation in Angle.
 
 A mode is found if at least 1 % of 2,000 generated points lie within three standard deviations of its centre. For Angle
 that is counted with the averaged weights of `optimizer.eval()` and with the last ones.
 
-Run `python benchmarks/gan.py --json benchmarks/results/gan.json`: two minutes on one core.
+Run `python benchmarks/gan.py --json benchmarks/results/gan.json`: about a minute on one core.
 """
 
 from __future__ import annotations

@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> list[float]:
     upper.requires_grad_(True)
     for group in groups(upper, options.weight_decay, options.lr_scale):
         optimizer.add_param_group(group)
-    optimizer.restart()  # find a first step again; Adam's moments of the head are kept
+    optimizer.restart()  # find a first step again; Adam's second moment of the head is kept
     errors.append(train(model, optimizer, batches, test, steps=options.steps, what="and the upper layer"))
     return errors
 

@@ -109,6 +109,19 @@ def test_a_closure_changes_nothing():
     assert turned.optimizer.step() is None
 
 
+@pytest.mark.parametrize("kind", ["packed", "unpacked"])
+def test_gradients_stay_as_they_were_computed(kind, request):
+    """The kernel takes them for the first moment, which it writes."""
+    if kind == "unpacked":
+        request.getfixturevalue("unpacked")
+    problem = problem_of(gradline.Angle)
+    for _ in range(30):
+        problem.closure()
+        before = [parameter.grad.clone() for parameter in problem.model.parameters()]
+        problem.optimizer.step()
+        assert equal(before, [parameter.grad for parameter in problem.model.parameters()])
+
+
 def test_a_closure_is_called_once():
     problem, calls = problem_of(gradline.Angle), []
     for call in range(30):

@@ -55,8 +55,10 @@ class Angle:
 
     where t is the weighted mean of all cosines divided by its standard error. While α is shorter than the step that the
     first search found, m is the number of steps of the present size that add up to the sum of all steps, at most n;
-    afterwards it is n. The first term follows the size of the cosine, the second one its significance: in many
-    dimensions noise makes every cosine small, and only their mean over many steps shows that the steps are too short.
+    afterwards it is n. While α is longer than that step, the logarithm of a factor above 1 is multiplied by their ratio:
+    where a loss goes to zero for large weights, the cosines ask for ever longer steps. The first term follows the size
+    of the cosine, the second one its significance: in many dimensions noise makes every cosine small, and only their
+    mean over many steps shows that the steps are too short.
     The step at most doubles or halves for one cosine.
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
@@ -125,8 +127,11 @@ class Angle:
         power = -self.gain * cosine
         if cosine < 0.0 and mean < 0.0 < error:
             power += share * self.climb * math.tanh(-mean / error / 2.0)
-        m = min(n, horizon) if FIRST_PART * memory.step < memory.first else n
+        found = memory.first / FIRST_PART  # by the first search
+        m = min(n, horizon) if memory.step < found else n
         change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (m + EARLY)))
+        if change > 0.0 and 0.0 < found < memory.step:
+            change *= found / memory.step
         step = memory.step * math.exp(change)
         if self.guard is not None:
             fading = memory.first / math.sqrt(n + 1)

@@ -183,17 +183,15 @@ class Bucket:
         rest = (1.0 - part) * weight / (1.0 - beta)
         scale = 1.0 - part * weight + rest * beta
         lists = [self.points, self.origins, self.iterates, *filter(None, [self.averages])]
-        for tensors in zip(*lists, strict=True):
-            if torch.equal(tensors[0], tensors[1]):
-                continue  # it had no gradient, and did not move
-            for point, origin, iterate, *stored in pieces(*tensors):
-                average = stored[0] if stored else point.lerp(iterate, 1.0 - 1.0 / beta)
-                average_before = average.sub(iterate, alpha=weight).add_(origin, alpha=rest).div_(scale)
-                iterate_before = origin.sub(average_before, alpha=beta).div_(1.0 - beta)
-                iterate.lerp_(iterate_before, 0.5)
-                if stored:
-                    average.lerp_(average_before, 0.5)
-                point.lerp_(origin, 0.5)
+        for point, origin, iterate, *stored in _pieces(*lists):
+            average = stored[0] if stored else point.lerp(iterate, 1.0 - 1.0 / beta)
+            average_before = average.sub(iterate, alpha=weight).add_(origin, alpha=rest).div_(scale)
+            iterate_before = origin.sub(average_before, alpha=beta).div_(1.0 - beta)
+            half = (point != origin).to(iterate.dtype).mul_(0.5)  # 0 where there was no gradient, and nothing moved
+            iterate.lerp_(iterate_before, half)
+            if stored:
+                average.lerp_(average_before, half)
+            point.lerp_(origin, 0.5)
         _add(self.displacements, self.points, number)
 
     def _displace(self, number: int) -> None:
