@@ -117,7 +117,9 @@ def reference(cosines, search, first):
         mean, error = weights @ counted, math.sqrt(weights**2 @ np.square(counted))
         climb = search.climb * share * math.tanh(-mean / error / 2) if mean < 0 and cosine < 0 else 0.0
         power = climb - search.gain * counted[-1]
-        steps.append(steps[-1] * min(2.0, max(0.5, math.exp(min(1.0, max(-1.0, power / (horizon + EARLY)))))))
+        change = min(math.log(2.0), max(-math.log(2.0), power / (horizon + EARLY)))
+        slowed = min(1.0, 32 * first / steps[-1]) if change > 0 else 1.0
+        steps.append(steps[-1] * math.exp(slowed * change))
         steps[-1] = min(search.step_max, max(search.step_min, steps[-1]))
     return steps[1:]
 
@@ -129,6 +131,7 @@ def reference(cosines, search, first):
     first=st.floats(1e-6, 10.0),
 )
 @example(cosines=[1.0] * 20 + [-0.2] * 15, gain=20.0, climb=10.0, first=1e-3)  # climbs from steps that were longer
+@example(cosines=[-1.0] * 30 + [1.0] * 5, gain=12.0, climb=1.0, first=1e-3)  # beyond the step of the first search
 def test_it_equals_the_rule_written_another_way(cosines, gain, climb, first):
     search = Angle(gain=gain, climb=climb)
     memory, steps = search.count_step(search.start()._replace(step=first)), []
@@ -167,6 +170,18 @@ def test_the_sign_of_the_cosine_is_the_sign_of_the_change(cosine, memory):
     assert after.step <= memory.step if cosine >= 0.0 else after.step >= memory.step
     assert (after.taken, after.length) == (memory.taken, memory.length)  # the step is not yet taken
     assert search.halve_step(after).step == after.step / 2.0
+
+
+def test_cosines_that_stay_negative_increase_the_step_like_a_logarithm():
+    """As near a loss of zero, where larger weights are always better. The first search found a step of 1."""
+    search, first, steps = Angle(), FIRST_PART, []
+    memory = search.count_step(search.start()._replace(step=first))
+    for _ in range(10**4):
+        memory = search.count_step(search.next_step(memory, -1.0))
+        steps.append(memory.step)
+    assert steps[99] > 1.0
+    for n in (100, 1000):
+        assert steps[10 * n - 1] - steps[n - 1] < 1.1 * (search.gain + search.climb) * math.log(10.0)
 
 
 @pytest.mark.parametrize("cosine", [-5e-324, -1e-200, -0.0, 5e-324])

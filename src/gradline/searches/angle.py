@@ -55,10 +55,10 @@ class Angle:
 
     where t is the weighted mean of all cosines divided by its standard error. While α is shorter than the step that the
     first search found, m is the number of steps of the present size that add up to the sum of all steps, at most n;
-    afterwards it is n. While α is longer than that step, the logarithm of a factor above 1 is multiplied by their ratio:
-    where a loss goes to zero for large weights, the cosines ask for ever longer steps. The first term follows the size
-    of the cosine, the second one its significance: in many dimensions noise makes every cosine small, and only their
-    mean over many steps shows that the steps are too short.
+    afterwards it is n. While α is longer than that step, the logarithm of a factor above 1 is multiplied by that step
+    divided by α: where a loss goes to zero for large weights, cosines ask for ever longer steps. The first term
+    follows the size of the cosine, the second one its significance: in many dimensions noise makes every cosine small,
+    and only their mean over many steps shows that the steps are too short.
     The step at most doubles or halves for one cosine.
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
