@@ -116,7 +116,8 @@ class ReferenceAngle:
         along = sum(float((each.point.grad * (each.y - each.mean)).sum()) for each in moving)
         length = math.sqrt(sum(float((each.y - each.mean).square().sum()) for each in moving))
         cosine = along / (norm * length) if norm * length > 0.0 else 0.0
-        self.memory = self.search.next_step(self.memory, max(-1.0, min(1.0, cosine)))
+        faded = norm < 0.01 * self.guard.start
+        self.memory = self.search.next_step(self.memory, max(-1.0, min(1.0, cosine)), faded=faded)
         factor, self.guard = self.guard.factor(norm), self.guard.after(norm)
         for each in self.held.values():
             each.mean = each.mean + (each.y - each.mean) / (n + 1)

@@ -118,8 +118,7 @@ def reference(cosines, search, first):
         climb = search.climb * share * math.tanh(-mean / error / 2) if mean < 0 and cosine < 0 else 0.0
         power = climb - search.gain * counted[-1]
         change = min(math.log(2.0), max(-math.log(2.0), power / (horizon + EARLY)))
-        slowed = min(1.0, 32 * first / steps[-1]) if change > 0 else 1.0
-        steps.append(steps[-1] * math.exp(slowed * change))
+        steps.append(steps[-1] * math.exp(change))
         steps[-1] = min(search.step_max, max(search.step_min, steps[-1]))
     return steps[1:]
 
@@ -172,12 +171,12 @@ def test_the_sign_of_the_cosine_is_the_sign_of_the_change(cosine, memory):
     assert search.halve_step(after).step == after.step / 2.0
 
 
-def test_cosines_that_stay_negative_increase_the_step_like_a_logarithm():
-    """As near a loss of zero, where larger weights are always better. The first search found a step of 1."""
+def test_where_gradients_have_faded_the_step_grows_like_a_logarithm():
+    """Near a loss of zero larger weights are always better. The first search found a step of 1."""
     search, first, steps = Angle(), FIRST_PART, []
     memory = search.count_step(search.start()._replace(step=first))
     for _ in range(10**4):
-        memory = search.count_step(search.next_step(memory, -1.0))
+        memory = search.count_step(search.next_step(memory, -1.0, faded=True))
         steps.append(memory.step)
     assert steps[99] > 1.0
     for n in (100, 1000):

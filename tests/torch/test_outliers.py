@@ -25,7 +25,7 @@ def after(*norms):
 
 
 def test_it_is_the_mean_of_the_first_lengths():
-    assert after(1.0, 2.0, 3.0, 6.0) == OutlierGuard(3.0, 4)
+    assert after(1.0, 2.0, 3.0, 6.0) == OutlierGuard(3.0, 4, 1.0)
 
 
 def test_an_outlier_counts_as_one_of_the_usual_length():
@@ -46,7 +46,7 @@ def test_outliers_hardly_change_what_is_usual_and_longer_gradients_for_good_do()
 
 def test_lengths_of_nothing_tell_nothing():
     assert after(0.0, math.nan, math.inf) == OutlierGuard()
-    assert after(2.0, 0.0, math.nan, math.inf) == OutlierGuard(2.0, 1)
+    assert after(2.0, 0.0, math.nan, math.inf) == OutlierGuard(2.0, 1, 2.0)
 
 
 def trained(optimizer_of, factor, *, steps=300, seed=0):

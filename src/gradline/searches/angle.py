@@ -55,10 +55,8 @@ class Angle:
 
     where t is the weighted mean of all cosines divided by its standard error. While α is shorter than the step that the
     first search found, m is the number of steps of the present size that add up to the sum of all steps, at most n;
-    afterwards it is n. While α is longer than that step, the logarithm of a factor above 1 is multiplied by that step
-    divided by α: where a loss goes to zero for large weights, cosines ask for ever longer steps. The first term
-    follows the size of the cosine, the second one its significance: in many dimensions noise makes every cosine small,
-    and only their mean over many steps shows that the steps are too short.
+    afterwards it is n. The first term follows the size of the cosine, the second one its significance: in many
+    dimensions noise makes every cosine small, and only their mean over many steps shows that the steps are too short.
     The step at most doubles or halves for one cosine.
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
@@ -115,8 +113,13 @@ class Angle:
         """Return the memory before the first step."""
         return AngleMemory(self.step_first, 0, 0.0, 0.0, 0.0)
 
-    def next_step(self, memory: AngleMemory, cosine: float) -> AngleMemory:
-        """Return the memory with the next step, for the cosine at the present point; the step is not yet counted."""
+    def next_step(self, memory: AngleMemory, cosine: float, *, faded: bool = False) -> AngleMemory:
+        """Return the memory with the next step, for the cosine at the present point; the step is not yet counted.
+
+        If the gradient has `faded`, that is, if it is far shorter than the first one was, a step that is longer than
+        the one found by the first search grows more slowly: the logarithm of the factor is multiplied by their ratio.
+        Near a loss of zero, larger weights are always better, and cosines ask for ever longer steps.
+        """
         n, horizon = memory.taken, memory.length / memory.step  # steps taken; steps of the present size for that path
         share = 2.0 * n / horizon if 2.0 * n < horizon else 1.0
         cosine = cosine * share if cosine > 0.0 else cosine
@@ -130,7 +133,7 @@ class Angle:
         found = memory.first / FIRST_PART  # by the first search
         m = min(n, horizon) if memory.step < found else n
         change = max(-CHANGE_MAX, min(CHANGE_MAX, power / (m + EARLY)))
-        if change > 0.0 and 0.0 < found < memory.step:
+        if faded and change > 0.0 and 0.0 < found < memory.step:
             change *= found / memory.step
         step = memory.step * math.exp(change)
         if self.guard is not None:

@@ -53,8 +53,8 @@ class Angle(AngleSteps):
     ```
 
     **Evaluate and save in `optimizer.eval()`.** It sets the parameters to the average, which has less noise than the
-    points at which gradients are computed, and the running statistics of BatchNorm to theirs. `optimizer.train()` sets
-    them back. `with optimizer.eval():` does both.
+    points at which gradients are computed. `optimizer.train()` sets them back. `with optimizer.eval():` does both. The
+    running statistics of BatchNorm fit both: those points are close to the average.
 
     `step(closure)` calls the closure once, then takes the step, as Adam does.
 
@@ -186,7 +186,6 @@ class Angle(AngleSteps):
         """Begin anew from the current parameters, if other code has set them in `eval()`; else `train()` goes back."""
         self._refuse_in_closure("continue_from_here()")
         if self._evaluating and self._phase is not Phase.START:
-            self._replaced = []
             self._context.statistics.keep()
             self._drop_averages()
             self._begin_anew()
@@ -195,7 +194,7 @@ class Angle(AngleSteps):
     def eval(self) -> ExitStack:
         """Set the parameters to the average (without one: the last accepted point) until `train()`.
 
-        The running statistics of BatchNorm are set to their average too. Also a context manager:
+        Also a context manager:
         `with optimizer.eval(): ...` restores the previous mode at its end. With sharded parameters, call `eval()` and
         `train()` in all processes.
         """

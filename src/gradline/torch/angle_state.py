@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from enum import Enum
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from gradline.codec import CodecError, Plain, count, number, pack_driver, unpack_driver, unpack_memory
 from gradline.driver import Driver
@@ -34,10 +34,8 @@ from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
 from gradline.torch.measuring import pieces
 from gradline.torch.outliers import OutlierGuard
-from gradline.torch.private import foreach_copy_, own_buffers
 
-POINT, STATISTICS = "point", "statistics_"
-POINT_STATISTICS = f"{POINT}_{STATISTICS}"
+POINT = "point"
 
 
 class Phase(Enum):
@@ -65,11 +63,7 @@ class AngleState(GradlineOptimizer):
         self._before: AngleMemory = self._driver.memory  # memory before the last step
         self._buckets: list[Bucket] | None = None
         self._others: list[Tensor] = []  # parameters without a gradient
-        self._statistics: list[Tensor] = []  # averages of running statistics
-        self._of_training: list[Tensor] = []  # running statistics of training, until their layers are known
-        self._replaced: list[tuple[nn.Module, str, Tensor]] = []  # those of training, in eval()
         self._context = context
-        self._context.discovered = self._set_statistics
         self._unsettled = False  # a state was loaded, and no step taken since
         self._in_model = ""  # the tensors that the model has, if the state was saved in `eval()` without them
         self._optimizer_search_hooks = OrderedDict()
@@ -99,20 +93,8 @@ class AngleState(GradlineOptimizer):
                     held[name] = whole(local(value).to(part.device, dtype), parameter)
                     self._buckets = None
 
-    def _average_statistics(self, weight: float) -> None:
-        """Add the running statistics of BatchNorm and others to their average."""
-        buffers = self._context.statistics.buffers()
-        if not _alike(self._statistics, buffers):
-            self._statistics = [buffer.clone() for buffer in buffers]
-        self._statistics = [average.to(buffer) for average, buffer in zip(self._statistics, buffers, strict=True)]
-        for average, buffer in zip(self._statistics, buffers, strict=True):
-            if buffer.is_floating_point():
-                average.lerp_(buffer, weight)
-            else:
-                average.copy_(buffer)
-
     def _swap(self) -> None:
-        """Exchange the parameters with the average, or with the accepted point, and likewise running statistics."""
+        """Exchange the parameters with the average, or with the accepted point."""
         if self._phase is Phase.START:
             return
         self._conform()
@@ -130,7 +112,6 @@ class AngleState(GradlineOptimizer):
                 other.copy_(new[0] if new else now)
         if not self._evaluating:
             self._drop_averages()
-        self._set_statistics()
         self._context.ranks.moved()
 
     def _grouped(self, parameters: list[Tensor]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
@@ -171,28 +152,6 @@ class AngleState(GradlineOptimizer):
         """Name of the tensors that `eval()` exchanges with the parameters."""
         return AVERAGE if self.average else ORIGIN
 
-    def _set_statistics(self) -> None:
-        """Set running statistics to their averages in `eval()` and else to those of training, if layers are known."""
-        statistics = self._context.statistics
-        for layer, name, tensor in self._replaced:
-            if not self._evaluating:
-                own_buffers(layer)[name].copy_(tensor)  # type: ignore[union-attr]
-        if self._replaced and not self._evaluating:
-            self._replaced = []
-            statistics.keep()
-        places, buffers = statistics.present(), statistics.buffers()
-        if _alike(self._of_training, buffers):
-            foreach_copy_(buffers, self._of_training)
-            self._of_training = []
-            statistics.keep()
-        if self._evaluating and not self._replaced and _alike(self._statistics, buffers):
-            self._replaced = [(*place, buffer.clone()) for place, buffer in zip(places, buffers, strict=True)]
-            foreach_copy_(buffers, self._statistics)
-
-    def _training_statistics(self) -> list[Tensor]:
-        """Return the running statistics of training, if the layers have others or are not known."""
-        return [tensor for _, _, tensor in self._replaced] or self._of_training
-
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state, so that training can resume bit for bit.
 
@@ -214,10 +173,6 @@ class AngleState(GradlineOptimizer):
                 held = state[places[id(parameter)]]
                 if AVERAGE not in held:
                     held[AVERAGE] = whole(self._average(parameter, group), parameter)
-        if known:
-            held = state[places[id(known[0])]]
-            for name, tensors in ((STATISTICS, self._statistics), (POINT_STATISTICS, self._training_statistics())):
-                held |= {f"{name}{index}": tensor.clone() for index, tensor in enumerate(tensors)}
         return written(packed, state, self._pack(self._driver))
 
     def _pack(self, driver: Driver) -> dict[str, Plain]:
@@ -253,19 +208,17 @@ class AngleState(GradlineOptimizer):
         attributes = {
             "_driver": driver,
             "_phase": phase,
-            "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1])),
+            "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1]), number(packed["guard"][2])),
             "_failures": count(packed["failures"]),
             "_heading": (number(packed["heading"][0]), number(packed["heading"][1])),
             "_before": unpack_memory(self.search, list(map(number, packed["before"]))),
-            "_statistics": _statistics(state_dict, STATISTICS),
-            "_of_training": _statistics(state_dict, POINT_STATISTICS),
         }
         self._check_tensors(state_dict, phase)
         return attributes, packed["swapped"]
 
     def _check_tensors(self, state_dict: dict[str, Any], phase: Phase) -> None:
         """Check that the saved tensors are complete and have the shapes of the parameters."""
-        saved = saved_tensors(state_dict, self._parameters(), lambda name: name != AGE and STATISTICS not in name)
+        saved = saved_tensors(state_dict, self._parameters(), lambda name: name != AGE)
         for place, held in enumerate(saved):
             missing = [name for name in (AGE, SQUARE, ORIGIN, DISPLACEMENT, ITERATE) if name not in held]
             if held and missing:
@@ -285,14 +238,12 @@ class AngleState(GradlineOptimizer):
         attributes, swapped = saved
         vars(self).update(attributes)
         self._evaluating, self._in_model = False, ""
-        self._buckets, self._replaced, self._unsettled = None, [], True
+        self._buckets, self._unsettled = None, True
         for group in self.param_groups:
             check_group(group)
         self._keep_types(state_dict, (AVERAGE, ITERATE, DISPLACEMENT, EXACT))
         points = []
         for parameter, held in self.state.items():
-            for name in [name for name in held if STATISTICS in name]:
-                del held[name]
             if swapped and ORIGIN in held:
                 exact = held.pop(EXACT, None)
                 if swapped in held:
@@ -302,7 +253,6 @@ class AngleState(GradlineOptimizer):
                 else:
                     held[swapped] = exact
                     points.append((local(parameter), local(held[POINT])))
-        self._set_statistics()
         for parameter, point in points:  # last: nothing can fail now. Again in `_settle`, if the model is loaded later
             parameter.copy_(point)
 
@@ -348,14 +298,7 @@ class AngleState(GradlineOptimizer):
             **super().__getstate__(),
             "_buckets": None,
             "_others": [],
-            "_of_training": self._training_statistics(),
-            "_replaced": [],
         }
-
-
-def _alike(tensors: Sequence[Tensor], buffers: Sequence[Tensor]) -> bool:
-    """Return whether these are saved values of these buffers, of which there must be some."""
-    return bool(buffers) and [tensor.shape for tensor in tensors] == [buffer.shape for buffer in buffers]
 
 
 def _equal(point: Tensor, other: Tensor) -> bool:
@@ -368,10 +311,3 @@ def _own(value: Any) -> Any:
     if not isinstance(value, Tensor) or is_sharded(value):
         return value
     return value if value.untyped_storage().nbytes() == value.nbytes else value.clone()
-
-
-def _statistics(state_dict: dict[str, Any], start: str) -> list[Tensor]:
-    """Return the saved running statistics whose names have this start, in their own dtype."""
-    found = {name: tensor for held in state_dict["state"].values() for name, tensor in held.items()}
-    names = [name for name in found if name.startswith(start)]
-    return [found[name].clone() for name in sorted(names, key=lambda name: int(name.removeprefix(start)))]

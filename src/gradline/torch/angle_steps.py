@@ -54,7 +54,6 @@ from gradline.torch.buckets import (
     buckets_of,
     measured,
     slope_along_step,
-    weight_of,
 )
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
@@ -192,7 +191,7 @@ class AngleSteps(AngleState):
         state = self._driver.state
         memory = self.search.count_step(state.memory, halvings)
         self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
-        self._accept()
+        self._context.statistics.keep()
         self._move(buckets, norm, gu, norm * math.sqrt(uu))
         return True
 
@@ -201,20 +200,13 @@ class AngleSteps(AngleState):
         outlier = self._failures < LOOKS and self._guard.is_outlier(norm)
         return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
-    def _accept(self) -> None:
-        """Keep the running statistics at the current point, and average them with the weights of the iterates."""
-        if self._context.statistics.places:
-            self._context.statistics.keep()
-            if self.average:
-                self._average_statistics(weight_of(self._driver.memory.taken))
-
     def _move(self, buckets: list[Bucket], norm: float, gu: float, scale: float) -> None:
         """Set the step from the angle between gradient and displacement, and take it in place."""
         state = self._driver.state
         memory = state.memory
         cosine = max(-1.0, min(1.0, gu / scale)) if scale > 0.0 else 0.0
         self._heading, self._before = (gu, scale), memory
-        after = self.search.next_step(memory, cosine)
+        after = self.search.next_step(memory, cosine, faded=self._guard.has_faded(norm))
         factor, self._guard = self._guard.factor(norm), self._guard.after(norm)
         for bucket in buckets:
             bucket.save()
@@ -258,7 +250,7 @@ class AngleSteps(AngleState):
         self._failures = 0
         slope = length = math.nan
         if finite:
-            self._guard = self._guard.after(math.sqrt(gg))
+            self._guard = self._guard._replace(start=0.0).after(math.sqrt(gg))
             for bucket in buckets:
                 bucket.aim(self._unscaled)
             _, slope, square, _ = self._measure(buckets)
@@ -298,7 +290,7 @@ class AngleSteps(AngleState):
         self._failures = 0
         for bucket in buckets:
             bucket.accept_probe(outcome.step)
-        self._accept()
+        self._context.statistics.keep()
         norm = math.sqrt(gg)
         self._move(buckets, norm, outcome.step * gd, norm * outcome.step * math.sqrt(dd))
         return True
@@ -314,7 +306,6 @@ class AngleSteps(AngleState):
         """Forget the displacement, so that the next gradient begins a new first search."""
         self._phase = Phase.START
         self._failures = 0
-        self._statistics = []
         for bucket in buckets:
             bucket.forget()
 

@@ -47,7 +47,7 @@ class ModuleContext:
         self.statistics = RunningStatistics()
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
-        self.discovered: Callable[[], None] = lambda: None  # called after each `discover`
+        self.discovered: Callable[[], None] = _nothing  # called after each `discover`
         self._around: list[nn.Module] | None = None  # the modules when processes were last looked for
         self._under_way: ExitStack | None = None  # of an evaluation in which processes may be discovered
         self._given = model
@@ -221,3 +221,7 @@ class _Listening:
 
 
 _listening = _Listening()
+
+
+def _nothing() -> None:
+    """Do nothing, as what is called after each discovery unless it is set."""

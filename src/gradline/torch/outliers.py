@@ -18,6 +18,8 @@ _SCALE = 30.0
 """Ratio to the mean length, or its inverse, beyond which a gradient ends the first search."""
 _RATIO = 10.0
 """Ratio to the mean length above which a gradient is an outlier; it is scaled to the mean length."""
+_FADED = 0.01
+"""Ratio to the first length below which a gradient has faded: the mini-batch is fitted."""
 _WEIGHT = 0.01
 """The weight of one gradient in the mean length, after the first hundred."""
 
@@ -30,6 +32,8 @@ class OutlierGuard(NamedTuple):
 
     length: float = 0.0
     seen: int = 0
+    start: float = 0.0
+    """Length of the gradient with which training began."""
 
     def is_outlier(self, norm: float) -> bool:
         """Return whether a gradient of this length is far longer than usual."""
@@ -38,6 +42,10 @@ class OutlierGuard(NamedTuple):
     def is_off_scale(self, norm: float) -> bool:
         """Return whether a gradient of this length is far longer or far shorter than usual."""
         return self.seen > 0 and not self.length / _SCALE <= norm <= _SCALE * self.length
+
+    def has_faded(self, norm: float) -> bool:
+        """Return whether a gradient of this length is far shorter than the one with which training began."""
+        return norm < _FADED * self.start
 
     def factor(self, norm: float) -> float:
         """Return the factor for a gradient of this length: 1 unless it is an outlier."""
@@ -48,4 +56,5 @@ class OutlierGuard(NamedTuple):
         if not 0.0 < norm < float("inf"):
             return self
         norm = min(norm, _RATIO * self.length) if self.seen else norm
-        return OutlierGuard(self.length + max(1.0 / (self.seen + 1), _WEIGHT) * (norm - self.length), self.seen + 1)
+        length = self.length + max(1.0 / (self.seen + 1), _WEIGHT) * (norm - self.length)
+        return OutlierGuard(length, self.seen + 1, self.start or norm)

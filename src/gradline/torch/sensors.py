@@ -205,7 +205,7 @@ class HeadingSensor(Sensor):
             raise ValueError(f"{length!r} is not a length")
         if not isinstance(first, bool):
             raise TypeError(f"{first!r} is not true or false")
-        self.guard, self.first = OutlierGuard(length, count(packed["seen"])), first
+        self.guard, self.first = OutlierGuard(length, count(packed["seen"]), number(packed["start"])), first
         self.rejected = count(packed["rejected"])
 
 
