@@ -78,7 +78,7 @@ def main(arguments: list[str] | None = None) -> float:
             losses.append(loss.item())
             done += 1
             if done % max(options.steps // 8, 1) == 0 or done == options.steps:
-                with optimizer.eval():  # with the average of the weights, and of BatchNorm's statistics
+                with optimizer.eval():  # with the average of the weights
                     result = accuracy(model, test)
                 print(
                     f"{done:5} steps: loss {sum(losses) / len(losses):.3f}, test accuracy {result:.1%}, "
