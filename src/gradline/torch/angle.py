@@ -194,9 +194,8 @@ class Angle(AngleSteps):
     def eval(self) -> ExitStack:
         """Set the parameters to the average (without one: the last accepted point) until `train()`.
 
-        Also a context manager:
-        `with optimizer.eval(): ...` restores the previous mode at its end. With sharded parameters, call `eval()` and
-        `train()` in all processes.
+        Also a context manager: `with optimizer.eval(): ...` restores the previous mode at its end. With sharded
+        parameters, call `eval()` and `train()` in all processes.
         """
         self._refuse_in_closure("eval()")
         previously = self._evaluating

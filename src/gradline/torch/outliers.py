@@ -1,10 +1,11 @@
-"""Recognise gradients that are far longer than usual.
+"""Recognise gradients that are far longer than usual, or far shorter than the first one.
 
 The cosine does not depend on the length of a gradient, but the moments of optimizers such as Adam do: a gradient a
 thousand times as long as usual dominates them for hundreds of steps. So it is scaled down. If, besides, the loss
 increases along the last step, and does so on the next mini-batch too, the step was too long for the curvature there,
 and it is halved. In the first search a gradient that is far longer than at its start, or far shorter, tells that its
-step is far too long: where outputs are huge or saturated, slopes have either sign.
+step is far too long: where outputs are huge or saturated, slopes have either sign. Later, a gradient that is far
+shorter than the first one tells that its mini-batch is fitted, so that it must not lengthen the steps much further.
 """
 
 from __future__ import annotations

@@ -55,15 +55,6 @@ class RunningStatistics:
             if buffer is not None and saved is not None:
                 buffer.copy_(saved)
 
-    def buffers(self) -> list[Tensor]:
-        """Return the current buffers, except those a lazy layer does not have yet."""
-        return [own_buffers(layer)[name] for layer, name in self.present()]  # type: ignore[misc]
-
-    def present(self) -> list[tuple[nn.Module, str]]:
-        """Return layers and names of the current buffers, except those a lazy layer does not have yet."""
-        found = zip(self.places, self._buffers(), strict=True)
-        return [place for place, buffer in found if buffer is not None and not is_lazy(buffer)]
-
     def _buffers(self) -> list[Tensor | None]:
         """Return the current buffers, which moving a model to a device replaces."""
         return [own_buffers(layer)[name] for layer, name in self.places]
