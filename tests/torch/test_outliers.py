@@ -275,3 +275,25 @@ def test_a_closure_that_fails_after_a_rejected_evaluation_changes_no_later_step(
     assert not torch.equal(halved, usual)
     assert torch.equal(again, halved)
     assert more == calls + 2
+
+
+def downhill(scale, calls=80):
+    """A loss that falls for ever once the first search has found its step, with gradients of another length then."""
+    point = nn.Parameter(torch.zeros(3, dtype=torch.float64))
+    optimizer, steps = gradline.Angle([point], weight_decay=0.0), []
+    for _ in range(calls):
+        uphill = not optimizer.iterations and point[0] > 0.05
+        point.grad = torch.full_like(point, 1.0 if uphill else -scale if optimizer.iterations else -1.0)
+        optimizer.step()
+        steps.append(optimizer.last.step)
+    return steps, 32.0 * next(step for step in steps if step > 0.0)
+
+
+def test_gradients_that_have_faded_lengthen_steps_beyond_the_first_searchs_only_slowly():
+    usual, found = downhill(0.02)
+    faded, same = downhill(0.005)
+    assert found == same
+    beyond = sum(step <= found for step in usual)
+    assert faded[:beyond] == pytest.approx(usual[:beyond], rel=1e-6)
+    assert usual[-1] > 100.0 * found
+    assert found < faded[-1] < 60.0 * found  # 13 times the logarithm of the number of steps
