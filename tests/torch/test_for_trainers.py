@@ -40,6 +40,33 @@ def test_a_scheduler_does_nothing_and_is_told_so_once(name, direction):
     assert warning.filename == __file__
 
 
+@pytest.mark.parametrize("cycle", ["one cycle", "cyclic"])
+def test_a_scheduler_that_cycles_the_momentum_does_nothing_to_angle(cycle):
+    def schedule(optimizer):
+        if cycle == "one cycle":
+            return lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=99)
+        return lr_scheduler.CyclicLR(optimizer, 0.01, 0.1, step_size_up=4)
+
+    plain, scheduled = Problem(), Problem()
+    for problem in (plain, scheduled):
+        problem.optimizer = gradline.Angle(problem.model.parameters())
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        scheduler = schedule(scheduled.optimizer)
+        for _ in range(30):
+            plain.optimizer.step(plain.closure)
+            scheduled.optimizer.step(scheduled.closure)
+            scheduler.step()
+    assert scheduled.optimizer.param_groups[0]["betas"] == (0.9, 0.999)
+    assert {str(warning.message)[:40] for warning in told} == {
+        "gradline: something set group['lr'], a s",
+        "gradline: something set group['betas'], ",
+    }
+    assert len(told) == 2
+    with plain.optimizer.eval(), scheduled.optimizer.eval():
+        assert equal(plain.parameters(), scheduled.parameters())
+
+
 def test_no_schedule_is_silent_and_shows_the_steps():
     problem = problem_with(GolsI())
     scheduler = gradline.NoSchedule(problem.optimizer)

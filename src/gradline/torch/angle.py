@@ -61,7 +61,7 @@ class Angle(AngleSteps):
     Args:
         params: parameters or parameter groups. Groups may have their own `betas`, `eps`, `weight_decay` and `lr_scale`.
         betas: how far gradients are computed from the iterate towards the average (0: at the iterate), which takes the
-            place of Adam's momentum, and the decay rate of Adam's second moment. Do not change them during training.
+            place of Adam's momentum, and the decay rate of Adam's second moment. They cannot be changed later.
         eps: Adam's term in the denominator. For parameters in float16 1e-3 or more, as for Adam: squares of small
             gradients are 0 there.
         weight_decay: decoupled weight decay, with AdamW's default: each step of size α multiplies the iterate by

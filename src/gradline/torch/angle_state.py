@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Iterator
 from enum import Enum
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ from gradline.driver import Driver
 from gradline.searches import Angle as AngleSearch
 from gradline.searches.angle import AngleMemory
 from gradline.torch.arguments import check_group
-from gradline.torch.base import GradlineOptimizer
+from gradline.torch.base import GradlineOptimizer, Group
 from gradline.torch.buckets import (
     AGE,
     AVERAGE,
@@ -46,8 +46,16 @@ class Phase(Enum):
     STEPS = "to take a step"
 
 
+class AngleGroup(Group):
+    """Parameter group of `Angle`: `betas` stay as they are."""
+
+    fixed: ClassVar = {**Group.fixed, "betas": "the average is computed with those that training began with"}
+
+
 class AngleState(GradlineOptimizer):
     """Torch optimizer with the state of `Angle`."""
+
+    _group = AngleGroup
 
     def __init__(
         self, params: Any, defaults: dict[str, Any], search: AngleSearch, context: ModuleContext, *, average: bool

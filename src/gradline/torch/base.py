@@ -7,11 +7,11 @@ import sys
 import warnings
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from functools import wraps
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, ClassVar, TypeAlias, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -32,6 +32,31 @@ SearchHook: TypeAlias = Callable[[Record[Any, Any]], None]
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Group(dict[str, Any]):
+    """Parameter group with options that other code, such as a scheduler, cannot set: that only issues a warning, once.
+
+    `lr` shows the step; `set_lr` sets it.
+    """
+
+    fixed: ClassVar[Mapping[str, str]] = {
+        "lr": "the search finds each step, and group['lr'] only shows it. If a trainer must have a scheduler, give it "
+        "gradline.NoSchedule"
+    }
+    """Names of these options, and why they cannot be set."""
+    told: tuple[str, ...] = ()
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        if name not in self.fixed or name not in self:  # copies begin without
+            super().__setitem__(name, value)
+        elif name not in self.told and value != self[name]:
+            self.told += (name,)
+            warnings.warn(
+                f"gradline: something set group['{name}'], a scheduler perhaps. That has no effect: {self.fixed[name]}",
+                UserWarning,
+                stacklevel=caller(),
+            )
+
+
 class GradlineOptimizer(Optimizer):
     """Base class of gradline's optimizers: torch optimizers that find the size of each step themselves.
 
@@ -41,6 +66,7 @@ class GradlineOptimizer(Optimizer):
     # GradScaler then calls step() after an overflow too, instead of leaving the parameters at a bad probe.
     _step_supports_amp_scaling = True
 
+    _group: type[Group] = Group
     _driver: Driver
     _context: ModuleContext
     _optimizer_search_hooks: OrderedDict[int, SearchHook]
@@ -127,8 +153,8 @@ class GradlineOptimizer(Optimizer):
         """Show a step in all groups' `lr`."""
         groups = self.param_groups
         for place, group in enumerate(groups):
-            if type(group) is not Group:  # new, or loaded
-                groups[place] = group = Group(group)
+            if type(group) is not self._group:  # new, or loaded
+                groups[place] = group = self._group(group)
             set_lr(group, self._shown_in(group, step))
 
     def _shown_in(self, group: dict[str, Any], step: float) -> float:
@@ -257,27 +283,6 @@ def require_gradline(optimizer: Any, done: str) -> None:
             f"optimizer must be a gradline optimizer (its searches are {done}; of a trainer's wrapper give the one "
             f"inside), got {type(optimizer).__name__}"
         )
-
-
-class Group(dict[str, Any]):
-    """Parameter group whose `lr` shows the step: schedulers and other code that sets it have no effect, but a warning.
-
-    A group is told only once. `set_lr` sets it.
-    """
-
-    told = False
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        if name != "lr" or name not in self:  # copies begin without
-            super().__setitem__(name, value)
-        elif not self.told and value != self["lr"]:
-            self.told = True
-            warnings.warn(
-                "gradline: something set group['lr'], a scheduler perhaps. That has no effect: the search finds each "
-                "step, and group['lr'] only shows it. If a trainer must have a scheduler, give it gradline.NoSchedule",
-                UserWarning,
-                stacklevel=caller(),
-            )
 
 
 def without_grad(step: F) -> F:
