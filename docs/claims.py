@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -117,13 +118,17 @@ def _table(header: list[str], rows: list[list[object]]) -> str:
 def main() -> None:
     """Write the page."""
     runs = summary(PACKED)
+    verdicts = [first_claim(), *claims(runs)]
+    counts = Counter(verdict.word for verdict in verdicts)
     tables = {
-        "claims": table_of([first_claim(), *claims(runs)]),
+        "claims": table_of(verdicts),
         "losses": losses(runs),
         "scales": scales(runs),
         "sampling": static_and_dynamic(runs),
         "directions": direction_and_step(runs),
-        "count": f"{len(runs):,} runs, {int(runs['evaluations'].sum()):,} evaluations",
+        "count": f"{len(runs):,} runs, {int(runs['evaluations'].sum()):,} evaluations. Of {len(verdicts)} claims, "
+        + " and ".join(f"{count} {'is' if count == 1 else 'are'} {word}" for word, count in sorted(counts.items()))
+        + ".",
     }
     page = HERE / "claims.md"
     page.write_text(fill(page.read_text(encoding="utf-8"), "claims.py", tables), encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Train neural networks without choosing a learning rate, by stochastic line searches."""
+"""Train neural networks without choosing a learning rate: `Angle`, and the line searches `GOLSI` and `PrLS`."""
 
 from __future__ import annotations
 

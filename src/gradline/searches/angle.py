@@ -64,13 +64,14 @@ class Angle:
       It ends when the sum reaches 3, or twice the root of the sum of squares. A 32nd of the geometric mean of this
       step and of the last one at which the sum was 0 is taken.
     * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
-      taken. Short steps are so not shrunk further for the overshoot of earlier, longer ones, which stays in the
-      displacement: α falls hardly faster than 1/n.
+      taken. The overshoot of earlier, longer steps stays in the displacement, and must not shrink short steps further.
+      So α falls hardly faster than 1/n.
     * A point that is not finite is evaluated again on the next mini-batch. If it still is not finite, it is rejected
-      and the step is halved until a point is finite; the next step starts from one halving. Torch optimizers reject a
-      step that is far too long in the same way, once: they report a positive slope as infinite where the gradient is
-      more than ten times as long as usual, and in the first search, which it ends, any slope where it is more than
-      thirty times as long, or as short.
+      and the step is halved until a point is finite; the next step starts from one halving.
+    * Torch optimizers report a slope as infinite where a step was far too long. After the first search they do so, at
+      most once per step, for a positive slope where the gradient is more than ten times as long as usual. In the first
+      search they do so for any slope where the gradient is more than thirty times longer or shorter than at the start;
+      this ends the first search.
 
     Every other probe is accepted: one evaluation per step. After the first search the step depends on the cosines
     alone: `next_step` needs no direction. Derivation, limits and measurements:

@@ -42,7 +42,7 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
             other settings. Any other of `gradline.searches` trains with that line search. Searches on values (`Armijo`,
             ...) use one mini-batch per search, all others a new one per evaluation.
         direction: a torch optimizer class, or a `functools.partial` of it, whose update is the direction. `None`:
-            Adam's for Angle, steepest descent for other searches. Angle along another direction has no average.
+            steepest descent; Angle needs none. Angle along a direction is without Schedule-Free and its average.
         alpha: strength of the L2 penalty, alpha / 2 times the sum of squared weights, divided by the number of training
             samples.
         batch_size: samples per mini-batch. `"auto"`: equal parts of at most 200 samples; with Angle, at least eight

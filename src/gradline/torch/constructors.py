@@ -36,13 +36,13 @@ class GOLSI(LineSearchOptimizer):
 
     Args:
         params: parameters or parameter groups.
-        direction: a torch optimizer class whose update is the direction; `None`: steepest descent.
+        direction: a torch optimizer class whose update is the direction; `None`: steepest descent. This and the next
+            five are explained at [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
         reuse_gradient: start each search from the gradient of the accepted probe; `False` evaluates it again.
         spread: make one probe per `step(closure)` and continue with the next mini-batch, for trainers.
         same_noise: draw the same random numbers (dropout masks) in all evaluations of a search.
         model: the module called in training; `None`: detect it.
-        process_group: the process group, if it cannot be inferred from DDP or FSDP. For the last five see
-            [`LineSearchOptimizer`][gradline.LineSearchOptimizer].
+        process_group: the process group, if it cannot be inferred from DDP or FSDP2.
         options: settings of [`gradline.searches.GolsI`][gradline.searches.GolsI]: `step_first`, `growth`, `overshoot`,
             `step_min`, `step_max`, `strict`, `max_probes`. None needs to be changed.
     """

@@ -45,7 +45,7 @@ class Verbs(click.Group):
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
     epilog="\b\nA model of your own:\n"
     "  gradline compare my_model.py\n\n"
-    "\b\nA first study, which takes a few seconds:\n"
+    "\b\nThe paper's first study, shortened to a few seconds:\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
     "  gradline results results/first\n\n"
     "`gradline VERB --help` explains a verb. --debug, anywhere, prints the traceback of an error.",
@@ -53,7 +53,7 @@ class Verbs(click.Group):
 @click.version_option(version("gradline"), "-V", "--version", message="gradline %(version)s")
 @click.pass_context
 def app(context: click.Context) -> None:
-    """Compare optimizers that need no learning rate with others, on your model or on the problems of studies."""
+    """Compare optimizers on your own model, and run the experiments of the paper and other studies."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 

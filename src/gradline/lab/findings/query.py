@@ -70,20 +70,20 @@ def summary(
 
     `directory` may also be a file that `gradline results --pack` wrote.
 
-    | column | |
+    | column | meaning |
     |---|---|
-    | iterations, evaluations | made |
-    | probes_min, probes_mean, probes_max | of one search |
-    | probes_max_later | of one search, but for the first |
-    | step_min, step_max | of the steps that are not zero |
-    | step_early, step_late | median step of the first tenth of the iterations, and of the last |
-    | start_train_loss | before the first step |
-    | final_train_loss, best_train_loss, ... | the last and the lowest measured, of losses and errors |
+    | iterations, evaluations | number of steps, and of gradient evaluations |
+    | probes_min, probes_mean, probes_max | evaluations in one search: fewest, mean, most |
+    | probes_max_later | most evaluations in one search, without the first search |
+    | step_min, step_max | smallest and largest step that is not zero |
+    | step_early, step_late | median step of the first tenth of the iterations, and of the last tenth |
+    | start_train_loss | training loss before the first step |
+    | final_train_loss, best_train_loss, ... | last and lowest measured value of each loss and error |
     | zero_error_at, tenth_error_at | evaluations at the first training error of zero, and of at most 0.1 |
     | best_test_loss_at | evaluations at the lowest test loss |
     | status | done, diverged, or failed (then the result has the reason) |
     | stalled | whether the last 10 steps were zero, or the run ended early with a step of zero |
-    | stop.SIGN_CHANGE, ... | searches that ended so |
+    | stop.SIGN_CHANGE, ... | number of searches that ended for this reason |
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
     if Path(directory).is_file():

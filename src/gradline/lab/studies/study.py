@@ -66,25 +66,26 @@ class Study:
     ```
 
     Args:
-        name: its name, also on the disk.
-        title: what it is about, in a line.
-        problems: what is trained; with `settings`, theirs.
-        methods: how.
-        batch_sizes: samples of an evaluation; `None`: each problem's own.
-        seeds: one run for each.
-        budget: evaluations of one run; `None`: each problem's own.
-        sampling: which samples an evaluation sees.
-        direction_batch_sizes: samples of the evaluation that gives the direction; `None` in it: the batch size.
+        name: name of the study; files are named by it.
+        title: one line that says what the study is about.
+        problems: problems to train; with `settings`, the problems of these.
+        methods: methods that train them.
+        batch_sizes: numbers of samples in a mini-batch; `None`: each problem's own.
+        seeds: seeds; each gives one run.
+        budget: gradient evaluations of one run; `None`: each problem's own.
+        sampling: which samples an evaluation uses.
+        direction_batch_sizes: samples of a separate evaluation that gives the direction; a `None` among them: no such
+            evaluation.
         repetition: as in [`Run`][gradline.lab.jobs.runs.Run].
         diagonal: as in `Run`.
         record_every: as in `Run`.
         angle: as in `Run`.
         benchmark: as in `Run`.
-        settings: problems with their batch sizes and budgets one by one, in the place of `batch_sizes`, `budget` and
+        settings: list of problems, each with its batch size and budget, in place of `batch_sizes`, `budget` and
             `record_every`.
         tuned: methods to choose from. Each candidate has one run for each setting, on the tuning seed; the chosen one
             has a run for each of `seeds` (see `gradline.lab.studies.running`).
-        tuning_seed: the seed of these choices, which is none of `seeds`.
+        tuning_seed: the seed on which candidates are compared. It must not be among `seeds`.
     """
 
     name: str

@@ -37,7 +37,7 @@ __all__ = ["LineSearchCallback"]
 
 
 class LineSearchCallback(Callback):
-    """Callback that keeps the model at the accepted point outside of training batches and logs the searches.
+    """Callback that calls `optimizer.eval()` between training batches, and logs the searches.
 
     ```python
     from lightning.pytorch import Trainer
@@ -46,8 +46,9 @@ class LineSearchCallback(Callback):
     trainer = Trainer(callbacks=[LineSearchCallback()], logger=False, enable_checkpointing=False)
     ```
 
-    With [`gradline.Angle`][gradline.Angle] that is the average. Place the callback before others
-    that read the parameters at the end of a batch. It ignores other optimizers.
+    So validation, checkpoints and other callbacks use the average of [`gradline.Angle`][gradline.Angle], or the last
+    accepted point of a line search. Place the callback before others that read the parameters at the end of a batch. It
+    ignores optimizers that are not gradline's.
 
     Every `log_every_n_steps` steps it logs the last finished search under the names of
     [`log_scalars`][gradline.log_scalars]: `gradline/step`, `gradline/slope/start`, `gradline/total/evaluations`, etc.

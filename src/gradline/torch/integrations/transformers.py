@@ -47,13 +47,14 @@ __all__ = ["LineSearchCallback"]
 
 
 class LineSearchCallback(TrainerCallback):
-    """Callback that saves and ends training at the accepted point, and logs the searches.
+    """Callback that saves and ends training with the weights to evaluate, and logs the searches.
 
-    * Checkpoints contain the model at the last accepted point, ready for use. Training resumed from them is bit for bit
-      equal to uninterrupted training.
-      With [`gradline.Angle`][gradline.Angle] the accepted point is the average, here and below.
-    * At the end of training the model is at the last accepted point, or is the best model if
-      `load_best_model_at_end=True`.
+    The weights to evaluate are those of `optimizer.eval()`: with [`gradline.Angle`][gradline.Angle] the average, with a
+    line search the last accepted point.
+
+    * Checkpoints contain the model with these weights. Training resumed from them is bit for bit equal to uninterrupted
+      training.
+    * At the end of training the model has these weights, or is the best model if `load_best_model_at_end=True`.
     * The last search is added to each training log under the names of [`log_scalars`][gradline.log_scalars]:
       `gradline/step`, `gradline/slope/start`, `gradline/total/evaluations`, etc.
 

@@ -1,4 +1,4 @@
-"""`gradline check`: what a study is, whether it can be run, and what it takes."""
+"""`gradline check`: what a study is, whether it can be run, and how much time and memory it needs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ORDER = 3
 
 
 @click.command(
-    short_help="Check a study and estimate what it takes.",
+    short_help="Check a study and estimate its time and memory.",
     epilog="\b\nExamples:\n"
     "  gradline check bcwd\n"
     "  gradline check mine.toml --seeds 3 --workers 8\n"
@@ -31,7 +31,7 @@ ORDER = 3
 @click.option("--measure/--no-measure", default=True, help="Measure how fast this machine is.")
 @data_option
 def verb(study: Study, workers: int | None, known: str | None, measure: bool) -> None:
-    """Check STUDY and estimate what it takes, without running it.
+    """Check STUDY and estimate its time, memory and disk space, without running it.
 
     Prints the number of runs and evaluations, and estimates time, memory and disk space from half a second of each
     kind of run.

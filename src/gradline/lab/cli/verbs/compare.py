@@ -21,7 +21,7 @@ ORDER = 1
     "\b\nExamples:\n"
     "  gradline compare my_model.py\n"
     "  gradline compare my_model.py --minutes 20 --seeds 3\n"
-    "  gradline compare my_model.py --budget 2000 --method angle --method adam-1\n\n"
+    "  gradline compare my_model.py --method angle --method adam-0.001\n\n"
     "In Python: gradline.lab.compare(build).",
 )
 @click.argument("file", type=click.Path(exists=True, dir_okay=False), metavar="FILE")

@@ -22,7 +22,7 @@ ORDER = 4
 
 
 @click.command(
-    short_help="Run a study, or what is missing of it.",
+    short_help="Run a study; runs with results are skipped.",
     epilog="\b\nExamples:\n"
     "  gradline run bcwd\n"
     "  gradline run bcwd --seeds 3 --budget 300 --out results/first\n"
