@@ -247,17 +247,15 @@ def _short(reason: str) -> str:
 
 
 def costs(packed: Packed, known: Comparison) -> str:
-    """Memory, and processor time over that of SGD (medians over settings)."""
+    """Memory, and evaluations of a step (medians over settings)."""
     rows = []
     for score in known.scores():
         of_method = [row for row in known.rows if row.method == score.method]
-        step, evaluation = (
-            _median(getattr(row, name) for row in of_method) for name in ("step_cost", "evaluation_cost")
-        )
+        evaluations = _median(row.step_cost / row.evaluation_cost for row in of_method)
         copies = packed.memory.get(score.method, packed.memory.get(score.method.rsplit(" ", 1)[0], math.nan))
         memory = copies if isinstance(copies, str) else "-" if math.isnan(copies) else f"{copies:.0f}"
-        rows.append([name_of(score.method), memory, times(step), times(evaluation)])
-    return table(["method", "memory in copies of the parameters", "time of a step", "time of an evaluation"], rows)
+        rows.append([name_of(score.method), memory, f"{evaluations:.1f}"])
+    return table(["method", "memory in copies of the parameters", "evaluations of a step"], rows)
 
 
 def _median(values: Iterable[float]) -> float:
@@ -330,7 +328,7 @@ def _span(values: Spread) -> str:
 
 
 def train_compute(packed: Packed, training: TrainingCases) -> str:
-    """Processor time to the target, with and without tuning."""
+    """Evaluations to the target, with and without tuning."""
     found = train_questions.compute_data(training)
     reached = [spent for spent in found if spent.reached]
     savings = sorted(spent.tuned / spent.ours for spent in reached)
@@ -338,13 +336,13 @@ def train_compute(packed: Packed, training: TrainingCases) -> str:
     ends = f"{savings[0]:.0f} to {savings[-1]:.0f}" if savings else "-"
     text = (
         f"{OURS} reaches the target in {len(reached)} of {plural(len(found), 'case')}. There, tuning took "
-        f"{middle:.0f} times its processor time (median; {ends})."
+        f"{middle:.0f} times its evaluations (median; {ends})."
     )
     rows = [
         [
             f"`{spent.case}`",
-            f"{spent.ours:.1f} s" if spent.reached else f"not in {spent.ours:.1f} s",
-            f"{spent.tuned:.1f} s",
+            count(spent.ours) if spent.reached else f"not in {count(spent.ours)}",
+            count(spent.tuned),
             str(spent.candidates),
             times(spent.tuned / spent.ours) if spent.reached else "-",
         ]

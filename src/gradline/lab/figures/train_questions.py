@@ -70,35 +70,35 @@ def draw_quality(data: Sequence[CaseRow], inks: Inks = LIGHT) -> style.Figure:
 
 @dataclass(frozen=True)
 class Spent:
-    """Processor seconds of a case until the target is reached, tuning included."""
+    """Evaluations of a case until the target is reached, tuning included."""
 
     case: str
     held_out: bool
     ours: float
-    """Seconds of one run without tuning: to the target, or of the whole run if it did not reach it."""
+    """Evaluations of one run without tuning: to the target, or of the whole run if it did not reach it."""
     reached: bool
     tuned: float
-    """Seconds of all candidates on the tuning seed, and of the chosen one to the target."""
+    """Evaluations of all candidates on the tuning seed, and of the chosen one to the target."""
     candidates: int
 
 
 def compute_data(training: TrainingCases) -> tuple[Spent, ...]:
-    """Return processor seconds to a validation loss as good as the tuned method's, for each case that has one."""
+    """Return evaluations to a validation loss as good as the tuned method's, for each case that has one."""
     found = []
     for case in training.ordered:
         tuned, ours = case.tuned, case.entries.get(OURS)
         if tuned is None or ours is None or not math.isfinite(tuned.validation_loss.median):
             continue
         target = CLOSE * tuned.validation_loss.median
-        needed = ours.seconds_to(target)
-        own = tuned.seconds_to(target)
+        needed = ours.evaluations_to(target)
+        own = tuned.evaluations_to(target)
         found.append(
             Spent(
                 case.name,
                 case.setting.held_out,
-                needed if math.isfinite(needed) else ours.seconds,
+                needed if math.isfinite(needed) else ours.evaluations,
                 math.isfinite(needed),
-                tuned.tuning_seconds + (own if math.isfinite(own) else tuned.seconds),
+                tuned.tuning_evaluations + (own if math.isfinite(own) else tuned.evaluations),
                 len(tuned.candidates),
             )
         )
@@ -106,7 +106,7 @@ def compute_data(training: TrainingCases) -> tuple[Spent, ...]:
 
 
 def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
-    """Draw a row for each case: seconds with and without tuning, and a line between them."""
+    """Draw a row for each case: evaluations with and without tuning, and a line between them."""
     with style.settings(inks):
         figure, axis = _rows(data, inks)
         look = styles([OURS], inks)[OURS]
@@ -128,10 +128,10 @@ def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
         words = [f"{OURS}, one run", f"{OURS}, target not reached: whole run", "tuned: all candidates, and its run"]
         figure.legend(handles, words, loc="outside lower center", ncols=3, frameon=False)
         axis.set_xscale("log")
-        axis.xaxis.set_major_formatter(style.matplotlib("ticker").StrMethodFormatter("{x:g}"))
+        axis.xaxis.set_major_formatter(style.matplotlib("ticker").StrMethodFormatter("{x:,.0f}"))
         axis.xaxis.set_minor_formatter(style.matplotlib("ticker").NullFormatter())
         axis.grid(axis="x", color=inks.faint, linewidth=0.4, alpha=0.6)
-        axis.set_xlabel(f"processor seconds to {CLOSE - 1:.0%} above the tuned method's final validation loss")
+        axis.set_xlabel(f"evaluations to {CLOSE - 1:.0%} above the tuned method's final validation loss")
     return figure
 
 

@@ -74,22 +74,22 @@ class CaseMethod:
         return spread(self.by_seed(name).values())
 
     @property
-    def seconds(self) -> float:
-        """Processor seconds of a run, the median over seeds."""
-        return spread(run.last("cpu_seconds") for run in self.runs if run.rows).median
+    def evaluations(self) -> float:
+        """Evaluations of a run, the median over seeds."""
+        return spread(run.last("evaluations") for run in self.runs if run.rows).median
 
     @property
-    def tuning_seconds(self) -> float:
-        """Processor seconds of all runs on the tuning seed; 0 where nothing is tuned."""
-        return sum(run.last("cpu_seconds") for run in self.candidates)
+    def tuning_evaluations(self) -> float:
+        """Evaluations of all runs on the tuning seed; 0 where nothing is tuned."""
+        return sum(run.last("evaluations") for run in self.candidates)
 
     @property
     def failures(self) -> tuple[str, ...]:
         return failures(self.runs)
 
-    def seconds_to(self, target: float) -> float:
-        """Return the median seed's processor seconds until a measured validation loss is at most the target."""
-        return spread(run.first("validation_loss", target, "cpu_seconds") for run in self.runs).median
+    def evaluations_to(self, target: float) -> float:
+        """Return the median seed's evaluations until a measured validation loss is at most the target."""
+        return spread(run.first("validation_loss", target, "evaluations") for run in self.runs).median
 
 
 @dataclass(frozen=True, eq=False)

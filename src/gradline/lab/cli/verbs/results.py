@@ -282,15 +282,15 @@ def _show_training(training: TrainingCases) -> None:
     from gradline.lab.report.tables import versus_table
 
     out = console()
-    header = ["!method", ">runs", ">validation loss", ">range", ">error %", ">test loss", ">train loss", ">CPU s"]
-    header += [">tuning s", ">failed", "!chosen"]
+    header = ["!method", ">runs", ">validation loss", ">range", ">error %", ">test loss", ">train loss"]
+    header += [">evaluations", ">of tuning", ">failed", "!chosen"]
     for case in training.cases:
         held_out = ", held out" if case.setting.held_out else ""
         out.print(f"[bold]{case.name}[/]  [dim]{case.setting.problem.described}{held_out}[/]")
         rows = [
             _entry(entry) for entry in sorted(case.entries.values(), key=lambda entry: entry.validation_loss.median)
         ]
-        print_table(out, header, rows, ("range", "failed", "tuning s", "train loss", "runs", "chosen"))
+        print_table(out, header, rows, ("range", "failed", "of tuning", "train loss", "runs", "chosen"))
         out.print()
     table = versus_table(training)
     if table.rows:
@@ -308,8 +308,8 @@ def _entry(entry: CaseMethod) -> list[str]:
         percent(entry.validation_error.median),
         number(entry.final("test_loss").median),
         number(entry.final("train_loss").median),
-        f"{entry.seconds:.1f}",
-        f"{entry.tuning_seconds:.0f}" if entry.candidates else "-",
+        count(entry.evaluations),
+        count(entry.tuning_evaluations) if entry.candidates else "-",
         f"[red]{len(entry.failures)}[/]" if entry.failures else "-",
         f"{entry.chosen} of {len(entry.candidates)}" if entry.chosen else "",
     ]
