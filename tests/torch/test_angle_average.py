@@ -240,6 +240,26 @@ def test_averages_follow_a_change_of_precision():
     assert equal(training, everything(problem))
 
 
+@pytest.mark.parametrize("then", ["change of precision", "continuing from there"])
+def test_nothing_of_an_evaluation_in_half_precision_is_left_over(then):
+    problem = Problem(dtype=torch.float32 if then == "change of precision" else torch.bfloat16)
+    problem.optimizer = gradline.Angle(problem.model.parameters())
+    for _ in range(40):
+        problem.turn()
+    with problem.optimizer.eval():
+        if then == "change of precision":
+            problem.model.bfloat16()
+            problem.inputs, problem.targets = problem.inputs.bfloat16(), problem.targets.bfloat16()
+        else:
+            problem.optimizer.continue_from_here()
+    for _ in range(40):
+        problem.turn()
+    training = everything(problem)
+    with problem.optimizer.eval():
+        assert not equal(training, everything(problem))
+    assert equal(training, everything(problem))
+
+
 def test_without_an_average_parameters_without_a_gradient_are_evaluated_where_they_are():
     problem = Gated(model=gated)
     problem.optimizer = gradline.Angle(problem.model.parameters(), average=False)

@@ -104,7 +104,7 @@ class AngleState(GradlineOptimizer):
             held = self.state[parameter]
             point, evaluated = local(parameter), local(held[self._evaluated])
             exact = held.pop(EXACT, None)
-            if exact is None and point.dtype != evaluated.dtype:
+            if self._evaluating and point.dtype != evaluated.dtype:
                 held[EXACT] = whole(evaluated.clone(), parameter)  # the parameter has the rounded average
             for part, other, *new in pieces(point, evaluated, *([] if exact is None else [local(exact)])):
                 now = part.clone()
@@ -137,8 +137,9 @@ class AngleState(GradlineOptimizer):
                 self.state[parameter][AVERAGE] = whole(self._average(parameter, group), parameter)
 
     def _drop_averages(self) -> None:
-        """Remove the averages that can be computed from the state."""
+        """Remove what only `eval()` needs, and the averages that can be computed from the state."""
         for parameter, group in self._grouped(self._known()):
+            self.state[parameter].pop(EXACT, None)
             if not stores_average(parameter, group):
                 self.state[parameter].pop(AVERAGE, None)
 
