@@ -283,16 +283,19 @@ class AngleState(GradlineOptimizer):
             evaluated = {p: local(tensors.get(self._evaluated, tensors[ORIGIN])) for p, tensors in held.items()}
             if not all(_equal(local(parameter), tensor) for parameter, tensor in evaluated.items()):
                 return False
-        pending = self._driver.pending
+        pending, moved = self._driver.pending, False
         for parameter, group in self._grouped(list(points)):
             here, point, tensors = local(parameter), points[parameter], held[parameter]
+            goal = here
             if point is not None:
-                here.copy_(local(point))
+                goal = local(point)
             elif pending is not None:
-                here.copy_(local(tensors[ORIGIN])).add_(local(tensors[DISPLACEMENT]), alpha=pending.step)
+                goal = local(tensors[ORIGIN]).clone().add_(local(tensors[DISPLACEMENT]), alpha=pending.step)
             elif self.average:
-                here.copy_(evaluated[parameter].lerp(local(tensors[ITERATE]), 1.0 - group["betas"][0]))
-        return pending is not None or self.average or None not in points.values()
+                goal = evaluated[parameter].lerp(local(tensors[ITERATE]), 1.0 - group["betas"][0])
+            moved = moved or not _equal(here, goal)
+            here.copy_(goal)
+        return moved
 
     def __getstate__(self) -> dict[str, Any]:
         return {

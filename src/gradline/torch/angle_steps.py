@@ -129,15 +129,16 @@ class AngleSteps(AngleState):
         gg, gu, uu, values = self._measure(buckets, *extremes(probed))
         if gg == 0.0:
             self._count_flat()
-            if not self._driver.evaluations:
-                return False  # torch.distributed.checkpoint primes optimizers with such a step
+            if self._phase is not Phase.FIRST:  # nothing to learn
+                self._context.statistics.keep()
+                # torch.distributed.checkpoint primes optimizers with such a step, which is not counted
+                self._driver.evaluations += self._driver.evaluations > 0
+                return False
         else:
             self._flat = 0
         self._driver.evaluations += 1
         if self._phase is Phase.FIRST:
             return self._continue_first(buckets, gg, gu, uu, finite=all(map(math.isfinite, values)))
-        if gg == 0.0:
-            return False  # nothing to learn
         if self._phase is Phase.STEPS:
             return self._step(buckets, gg, gu, uu, scaled=scaled)
         return self._begin_first(buckets, gg, scaled=scaled)
