@@ -108,6 +108,23 @@ def test_eval_and_train_may_be_called_repeatedly_and_nested():
     assert equal(training, everything(problem))
 
 
+@pytest.mark.parametrize("calls", [4, 40])
+def test_evaluation_may_begin_in_inference_mode(calls):
+    problem = problem_of()
+    for _ in range(calls):
+        problem.turn()
+    training = everything(problem)
+    with torch.inference_mode():
+        problem.optimizer.eval()
+        state = problem.optimizer.state_dict()
+    problem.optimizer.train()
+    assert equal(training, everything(problem))
+    problem.turn()
+    problem.optimizer.load_state_dict(state)
+    assert equal(training, everything(problem))
+    problem.turn()
+
+
 @pytest.mark.parametrize("average", [True, False])
 @pytest.mark.parametrize("model", [None, normed])
 def test_evaluation_does_not_change_training(model, average):

@@ -153,6 +153,8 @@ class AngleState(GradlineOptimizer):
         """Name of the tensors that `eval()` exchanges with the parameters."""
         return AVERAGE if self.average else ORIGIN
 
+    @torch.inference_mode(False)  # training goes on with these tensors if they are loaded
+    @torch.no_grad()
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state, so that training can resume bit for bit.
 
