@@ -339,6 +339,21 @@ def test_a_group_added_later_moves_from_then_on():
         assert float(min(averages)) <= last.item() <= float(max(averages))
 
 
+def test_a_parameter_replaced_in_its_group_moves_from_then_on():
+    problem = problem_of()
+    for _ in range(40):
+        problem.turn()
+    old, layer = problem.model[0].weight, problem.model[0]
+    layer.weight = nn.Parameter(0.5 * old.detach())
+    problem.optimizer.param_groups[0]["params"][0] = layer.weight
+    gone, before = old.detach().clone(), layer.weight.detach().clone()
+    for _ in range(3):
+        problem.turn()
+    assert torch.equal(gone, old)
+    with problem.optimizer.eval():
+        assert not torch.equal(before, layer.weight)
+
+
 @pytest.mark.parametrize("given", [False, True])
 def test_layers_frozen_between_eval_and_train_keep_their_statistics(given):
     problem = problem_of(normed, given)

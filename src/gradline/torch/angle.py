@@ -227,5 +227,4 @@ class Angle(AngleSteps):
             raise
         self._refuse_complex(param_group)
         self._show_step()
-        self._buckets = None
         self._context.listen()

@@ -62,7 +62,7 @@ class AngleState(GradlineOptimizer):
         self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
         self._before: AngleMemory = self._driver.memory  # memory before the last step
         self._buckets: list[Bucket] | None = None
-        self._others: list[Tensor] = []  # parameters without a gradient
+        self._collecting: list[int] = []  # ids of the parameters that have a gradient in these
         self._context = context
         self._unsettled = False  # a state was loaded, and no step taken since
         self._in_model = ""  # the tensors that the model has, if the state was saved in `eval()` without them
@@ -300,11 +300,7 @@ class AngleState(GradlineOptimizer):
         return moved
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **super().__getstate__(),
-            "_buckets": None,
-            "_others": [],
-        }
+        return {**super().__getstate__(), "_buckets": None}
 
 
 def _equal(point: Tensor, other: Tensor) -> bool:

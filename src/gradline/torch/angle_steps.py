@@ -327,19 +327,15 @@ class AngleSteps(AngleState):
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have or had a gradient, in buckets with their gradients."""
         buckets = self._buckets
-        if buckets is not None and all(bucket.collect() for bucket in buckets):
-            for parameter in self._others:
-                if parameter.grad is not None:
-                    break
-            else:
-                return buckets
-        moving = self._with_gradient().parameters
+        moving = [id(parameter) for parameter in self._parameters() if parameter.grad is not None]
+        if buckets is not None and moving == self._collecting and all(bucket.collect() for bucket in buckets):
+            return buckets
+        parameters = self._with_gradient().parameters
         self._conform()
-        for parameter, group in self._grouped(moving):
+        for parameter, group in self._grouped(parameters):
             add_state(parameter, self.state[parameter], group)
-        ids = set(map(id, moving))
-        self._others = [parameter for parameter in self._parameters() if id(parameter) not in ids]
-        self._buckets = buckets = buckets_of(self.param_groups, ids, self.state)
+        self._collecting = moving
+        self._buckets = buckets = buckets_of(self.param_groups, set(moving), self.state)
         for bucket in buckets:
             bucket.collect()
         return buckets
