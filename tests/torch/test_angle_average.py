@@ -108,6 +108,23 @@ def test_eval_and_train_may_be_called_repeatedly_and_nested():
     assert equal(training, everything(problem))
 
 
+@pytest.mark.parametrize("calls", [4, 40])
+def test_evaluation_may_begin_in_inference_mode(calls):
+    problem = problem_of()
+    for _ in range(calls):
+        problem.turn()
+    training = everything(problem)
+    with torch.inference_mode():
+        problem.optimizer.eval()
+        state = problem.optimizer.state_dict()
+    problem.optimizer.train()
+    assert equal(training, everything(problem))
+    problem.turn()
+    problem.optimizer.load_state_dict(state)
+    assert equal(training, everything(problem))
+    problem.turn()
+
+
 @pytest.mark.parametrize("average", [True, False])
 @pytest.mark.parametrize("model", [None, normed])
 def test_evaluation_does_not_change_training(model, average):
@@ -240,6 +257,26 @@ def test_averages_follow_a_change_of_precision():
     assert equal(training, everything(problem))
 
 
+@pytest.mark.parametrize("then", ["change of precision", "continuing from there"])
+def test_nothing_of_an_evaluation_in_half_precision_is_left_over(then):
+    problem = Problem(dtype=torch.float32 if then == "change of precision" else torch.bfloat16)
+    problem.optimizer = gradline.Angle(problem.model.parameters())
+    for _ in range(40):
+        problem.turn()
+    with problem.optimizer.eval():
+        if then == "change of precision":
+            problem.model.bfloat16()
+            problem.inputs, problem.targets = problem.inputs.bfloat16(), problem.targets.bfloat16()
+        else:
+            problem.optimizer.continue_from_here()
+    for _ in range(40):
+        problem.turn()
+    training = everything(problem)
+    with problem.optimizer.eval():
+        assert not equal(training, everything(problem))
+    assert equal(training, everything(problem))
+
+
 def test_without_an_average_parameters_without_a_gradient_are_evaluated_where_they_are():
     problem = Gated(model=gated)
     problem.optimizer = gradline.Angle(problem.model.parameters(), average=False)
@@ -300,6 +337,21 @@ def test_a_group_added_later_moves_from_then_on():
     assert problem.optimizer.param_groups[1]["weight_decay"] == 0.1
     with problem.optimizer.eval():
         assert float(min(averages)) <= last.item() <= float(max(averages))
+
+
+def test_a_parameter_replaced_in_its_group_moves_from_then_on():
+    problem = problem_of()
+    for _ in range(40):
+        problem.turn()
+    old, layer = problem.model[0].weight, problem.model[0]
+    layer.weight = nn.Parameter(0.5 * old.detach())
+    problem.optimizer.param_groups[0]["params"][0] = layer.weight
+    gone, before = old.detach().clone(), layer.weight.detach().clone()
+    for _ in range(3):
+        problem.turn()
+    assert torch.equal(gone, old)
+    with problem.optimizer.eval():
+        assert not torch.equal(before, layer.weight)
 
 
 @pytest.mark.parametrize("given", [False, True])

@@ -285,6 +285,24 @@ def test_zero_gradients_change_nothing_after_the_first_search():
         assert problem.optimizer.evaluations == calls + (calls > 0)  # the very first one may be a preparation
 
 
+def test_statistics_measured_with_a_zero_gradient_are_kept():
+    for calls in (0, 40):
+        problem = problem_of(calls)
+        problem.closure()
+        for parameter in problem.model.parameters():
+            parameter.grad.zero_()
+        problem.optimizer.step()
+        before = values(problem)
+
+        def failing(problem=problem):
+            problem.closure()
+            raise OSError("disk")
+
+        with pytest.raises(OSError, match="disk"):
+            problem.optimizer.step(failing)
+        assert equal(before, values(problem))
+
+
 @pytest.mark.parametrize("edge", [0.05, 0.5, 20.0])
 def test_a_plateau_ends_the_first_search(edge):
     """Gradients are exactly zero beyond the edge, as those of saturated outputs; the first search must leave it."""

@@ -117,6 +117,19 @@ def test_training_in_half_precision_resumes_bit_for_bit(inside):
         other.turn()
 
 
+def test_the_first_gradient_is_used_where_half_precision_rounds_point_and_average_to_the_same():
+    problem, other = Problem(dtype=torch.bfloat16), Problem(dtype=torch.bfloat16)
+    for each in (problem, other):
+        each.optimizer = gradline.Angle(each.model.parameters(), lr_scale=1e-20)
+    for _ in range(60):
+        problem.turn()
+    assert problem.optimizer.averaged_from > 0
+    other.model.load_state_dict(problem.model.state_dict())
+    other.optimizer.load_state_dict(stored(problem.optimizer.state_dict()))
+    other.turn()
+    assert other.optimizer.evaluations == problem.optimizer.evaluations + 1
+
+
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("average", [True, False], ids=["average", "last"])
 def test_a_state_taken_inside_eval_is_not_changed_afterwards(average, packed, monkeypatch):

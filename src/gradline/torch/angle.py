@@ -190,6 +190,7 @@ class Angle(AngleSteps):
             self._drop_averages()
             self._begin_anew()
 
+    @torch.inference_mode(False)  # train() must be able to change what is stored here
     @torch.no_grad()
     def eval(self) -> ExitStack:
         """Set the parameters to the average (without one: the last accepted point) until `train()`.
@@ -226,5 +227,4 @@ class Angle(AngleSteps):
             raise
         self._refuse_complex(param_group)
         self._show_step()
-        self._buckets = None
         self._context.listen()

@@ -70,7 +70,7 @@ class AngleState(GradlineOptimizer):
         self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
         self._before: AngleMemory = self._driver.memory  # memory before the last step
         self._buckets: list[Bucket] | None = None
-        self._others: list[Tensor] = []  # parameters without a gradient
+        self._collecting: list[int] = []  # ids of the parameters that have a gradient in these
         self._context = context
         self._unsettled = False  # a state was loaded, and no step taken since
         self._in_model = ""  # the tensors that the model has, if the state was saved in `eval()` without them
@@ -112,7 +112,7 @@ class AngleState(GradlineOptimizer):
             held = self.state[parameter]
             point, evaluated = local(parameter), local(held[self._evaluated])
             exact = held.pop(EXACT, None)
-            if exact is None and point.dtype != evaluated.dtype:
+            if self._evaluating and point.dtype != evaluated.dtype:
                 held[EXACT] = whole(evaluated.clone(), parameter)  # the parameter has the rounded average
             for part, other, *new in pieces(point, evaluated, *([] if exact is None else [local(exact)])):
                 now = part.clone()
@@ -145,8 +145,9 @@ class AngleState(GradlineOptimizer):
                 self.state[parameter][AVERAGE] = whole(self._average(parameter, group), parameter)
 
     def _drop_averages(self) -> None:
-        """Remove the averages that can be computed from the state."""
+        """Remove what only `eval()` needs, and the averages that can be computed from the state."""
         for parameter, group in self._grouped(self._known()):
+            self.state[parameter].pop(EXACT, None)
             if not stores_average(parameter, group):
                 self.state[parameter].pop(AVERAGE, None)
 
@@ -160,6 +161,8 @@ class AngleState(GradlineOptimizer):
         """Name of the tensors that `eval()` exchanges with the parameters."""
         return AVERAGE if self.average else ORIGIN
 
+    @torch.inference_mode(False)  # training goes on with these tensors if they are loaded
+    @torch.no_grad()
     def state_dict(self) -> dict[str, Any]:
         """Return the whole state, so that training can resume bit for bit.
 
@@ -290,23 +293,22 @@ class AngleState(GradlineOptimizer):
             evaluated = {p: local(tensors.get(self._evaluated, tensors[ORIGIN])) for p, tensors in held.items()}
             if not all(_equal(local(parameter), tensor) for parameter, tensor in evaluated.items()):
                 return False
-        pending = self._driver.pending
+        pending, moved = self._driver.pending, False
         for parameter, group in self._grouped(list(points)):
             here, point, tensors = local(parameter), points[parameter], held[parameter]
+            goal = here
             if point is not None:
-                here.copy_(local(point))
+                goal = local(point)
             elif pending is not None:
-                here.copy_(local(tensors[ORIGIN])).add_(local(tensors[DISPLACEMENT]), alpha=pending.step)
+                goal = local(tensors[ORIGIN]).clone().add_(local(tensors[DISPLACEMENT]), alpha=pending.step)
             elif self.average:
-                here.copy_(evaluated[parameter].lerp(local(tensors[ITERATE]), 1.0 - group["betas"][0]))
-        return pending is not None or self.average or None not in points.values()
+                goal = evaluated[parameter].lerp(local(tensors[ITERATE]), 1.0 - group["betas"][0])
+            moved = moved or not _equal(here, goal)
+            here.copy_(goal)
+        return moved
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **super().__getstate__(),
-            "_buckets": None,
-            "_others": [],
-        }
+        return {**super().__getstate__(), "_buckets": None}
 
 
 def _equal(point: Tensor, other: Tensor) -> bool:

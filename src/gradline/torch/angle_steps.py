@@ -129,15 +129,16 @@ class AngleSteps(AngleState):
         gg, gu, uu, values = self._measure(buckets, *extremes(probed))
         if gg == 0.0:
             self._count_flat()
-            if not self._driver.evaluations:
-                return False  # torch.distributed.checkpoint primes optimizers with such a step
+            if self._phase is not Phase.FIRST:  # nothing to learn
+                self._context.statistics.keep()
+                # torch.distributed.checkpoint primes optimizers with such a step, which is not counted
+                self._driver.evaluations += self._driver.evaluations > 0
+                return False
         else:
             self._flat = 0
         self._driver.evaluations += 1
         if self._phase is Phase.FIRST:
             return self._continue_first(buckets, gg, gu, uu, finite=all(map(math.isfinite, values)))
-        if gg == 0.0:
-            return False  # nothing to learn
         if self._phase is Phase.STEPS:
             return self._step(buckets, gg, gu, uu, scaled=scaled)
         return self._begin_first(buckets, gg, scaled=scaled)
@@ -326,19 +327,15 @@ class AngleSteps(AngleState):
     def _collected(self) -> list[Bucket]:
         """Return all parameters that have or had a gradient, in buckets with their gradients."""
         buckets = self._buckets
-        if buckets is not None and all(bucket.collect() for bucket in buckets):
-            for parameter in self._others:
-                if parameter.grad is not None:
-                    break
-            else:
-                return buckets
-        moving = self._with_gradient().parameters
+        moving = [id(parameter) for parameter in self._parameters() if parameter.grad is not None]
+        if buckets is not None and moving == self._collecting and all(bucket.collect() for bucket in buckets):
+            return buckets
+        parameters = self._with_gradient().parameters
         self._conform()
-        for parameter, group in self._grouped(moving):
+        for parameter, group in self._grouped(parameters):
             add_state(parameter, self.state[parameter], group)
-        ids = set(map(id, moving))
-        self._others = [parameter for parameter in self._parameters() if id(parameter) not in ids]
-        self._buckets = buckets = buckets_of(self.param_groups, ids, self.state)
+        self._collecting = moving
+        self._buckets = buckets = buckets_of(self.param_groups, set(moving), self.state)
         for bucket in buckets:
             bucket.collect()
         return buckets
