@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
+from gradline.installing import progress_bar
 from gradline.landscape import directions
 from gradline.landscape.directions import Point
 from gradline.landscape.evaluate import ByBatch, BySample, Losses, evaluator_of
 from gradline.landscape.results import Array
 from gradline.landscape.source import Index, Loader, Numbered, check_batches, require_count, source_of
+from gradline.torch.snapshot import seed_generators
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -58,19 +62,25 @@ class Scan:
         self.seed = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
         self.source, self.batch_size = source_of(data, batch_size, chunk, self.seed)
         self.samples = self.source.samples
-        self.bar = bar_of(progress)
+        self.progress = progress
         self.loss = loss
         self.evaluator: ByBatch
 
     @contextmanager
     def begun(self) -> Iterator[None]:
         """Context manager that restores model, data and random number generators at exit."""
-        with self.source.unchanged(), self.place.visited(self.seed):
+        with self.source.unchanged(), self.place.visited():
+            seed_generators(self.seed)
             self.evaluator = evaluator_of(self.loss, self.source, self.place)
             if isinstance(self.evaluator, BySample) and isinstance(self.source, Loader):
                 self.samples = sum(len(numbers) for _, numbers in self.source.pieces())
                 self.batch_size = self.source.loader.batch_size if self.batch_size is None else self.batch_size
             yield
+
+    def bar(self, points: Iterable[T]) -> Iterable[T]:
+        """Return the points of a scan, with a progress bar if requested."""
+        bar: Iterable[T] | None = progress_bar(self.progress, iterable=points, unit="point")
+        return points if bar is None else bar
 
     def direction(self, direction: Any, name: str = "direction") -> list[Tensor]:
         """Return a direction as tensors; for `None` the negative gradient of the loss of all data."""
@@ -148,15 +158,3 @@ def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:
     if array.ndim != 1 or not array.size or not np.isfinite(array).all() or (np.diff(array) <= 0.0).any():
         raise ValueError(f"{name} must be finite numbers in ascending order (places along a direction), got {array}")
     return array
-
-
-def bar_of(progress: bool) -> Any:
-    """Return a function that wraps the points of a scan in a progress bar, if requested."""
-    if not progress:
-        return lambda points: points
-    try:
-        from tqdm.auto import tqdm
-    except ModuleNotFoundError as error:
-        text = "progress=True needs tqdm, which is not installed: pip install tqdm"
-        raise ModuleNotFoundError(text, name="tqdm") from error
-    return lambda points: tqdm(points, unit="point")
