@@ -112,13 +112,17 @@ def spoiled_first(make, dtype=torch.float32, *, closure):
     "make",
     [
         gradline.Angle,
+        plain_angle,
         partial(plain_angle, direction=None),
         gradline.GOLSI,
+        partial(gradline.GOLSI, direction=torch.optim.Adam),
+        partial(gradline.GOLSI, direction=partial(torch.optim.Adam, amsgrad=True)),
+        partial(gradline.GOLSI, direction=torch.optim.RMSprop),
     ],
-    ids=["Angle", "plain Angle, steepest", "GOLSI"],
+    ids=["Angle", "plain Angle", "plain Angle, steepest", "GOLSI", "GOLSI Adam", "GOLSI amsgrad", "GOLSI RMSprop"],
 )
 def test_training_recovers_from_a_first_batch_that_overflows(make, closure):
-    """Every probe along its direction is refused."""
+    """Every probe along its direction is refused; and Adam's second moments would be infinite for ever."""
     before, after = spoiled_first(make, closure=closure)
     assert after < 0.1 * before
 
@@ -142,3 +146,26 @@ def test_a_refused_search_evaluates_its_origin_anew():
     assert optimizer.last.stop is Stop.FIXED
     assert seen[2] == 1.0  # the origin
     assert x.item() == pytest.approx(0.8)
+
+
+def test_a_base_whose_squares_overflow_is_left_as_it_was():
+    x = nn.Parameter(torch.tensor([1.0, 2.0]))
+    optimizer = gradline.GOLSI([x], direction=torch.optim.Adam, step_first=0.1)
+    scale = 1.0
+
+    def closure():
+        optimizer.zero_grad()
+        loss = x.square().sum() * scale
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        optimizer.step(closure)
+    optimizer.refresh()
+    held = {name: value.clone() for name, value in optimizer.state[x].items() if not name.startswith("line_")}
+    point, scale = x.detach().clone(), 1e25
+    optimizer.step(closure)
+    assert optimizer.last.stop is Stop.NON_FINITE_ORIGIN
+    assert torch.equal(x, point)
+    assert all(torch.equal(optimizer.state[x][name], value) for name, value in held.items())
+    assert optimizer.state[x]["line_direction"] is optimizer._session.line.directions[0]

@@ -6,6 +6,7 @@ A direction is computed once per search, from the gradient at the origin.
 from __future__ import annotations
 
 import inspect
+import math
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
@@ -83,10 +84,16 @@ class Update:
 
     def aim(self, line: Line, gradients: Gradients, gradient_norm: float) -> tuple[float, float]:
         """Write the direction into the line; return its slope and its length."""
+        # Squares of such gradients may overflow, and an infinite second moment remains infinite.
+        risky = gradient_norm * gradient_norm > min(torch.finfo(part.dtype).max for part in line.parts) / 4.0
+        kept = self._kept_state() if risky else None
         if not self._stands_in(line):
             self._move(line)
         elif not self._write_fused(line, gradients):
             self._write(line)
+        if kept is not None and line.ranks.any(not self._is_finite()):
+            self._put_back(kept)
+            return math.nan, math.nan
         length, slope = line.measure_direction(gradients)
         return slope, length
 
@@ -194,6 +201,32 @@ class Update:
                 f"{type(self.base).__name__} moved one of shape {tuple(moved[0].shape)}"
             )
         self._trusted = line
+
+    def _kept_state(self) -> dict[Tensor, dict[str, Any]]:
+        return {
+            parameter: {name: value.clone() if isinstance(value, Tensor) else value for name, value in held.items()}
+            for parameter, held in self.base.state.items()
+        }
+
+    def _put_back(self, kept: dict[Tensor, dict[str, Any]]) -> None:
+        """Restore the base's state in place, since other code may hold its tensors."""
+        state = self.base.state
+        for parameter in [parameter for parameter in state if parameter not in kept]:
+            del state[parameter]
+        for parameter, held in kept.items():
+            now = state[parameter]
+            for name in [name for name in now if name not in held]:
+                del now[name]
+            for name, value in held.items():
+                if isinstance(value, Tensor) and isinstance(now.get(name), Tensor):
+                    now[name].copy_(value)
+                else:
+                    now[name] = value
+
+    def _is_finite(self) -> bool:
+        """Whether the base's state is finite."""
+        state = (value for held in self.base.state.values() for value in held.values())
+        return all(bool(local(value).isfinite().all()) for value in state if isinstance(value, Tensor))
 
     def __getstate__(self) -> dict[str, Any]:
         # torch's optimizers copy only state and groups; some, such as Lion, have further attributes.
