@@ -64,6 +64,9 @@ def unpack_driver(search: Search[Any, Any], packed: dict[str, Plain]) -> Driver:
         last = None if packed["last"] is None else _unpack_record(search, packed)
         counters = {name: count(packed[name]) for name in _COUNTERS}
         driver.evaluations = count(packed["evaluations"])
+        _check_memory(search, driver.memory)
+        if begun is not None:
+            _check_memory(search, begun[1])
     except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise CodecError(f"{type(error).__name__}: {error}") from error
     pending = None if begun is None else Pending.replay(search, *begun)
@@ -113,6 +116,16 @@ def count(packed: Plain) -> int:
     if isinstance(packed, bool) or not isinstance(packed, int) or packed < 0:
         raise TypeError(f"{packed!r} is not a count")
     return packed
+
+
+def _check_memory(search: Search[Any, Any], memory: Any) -> None:
+    """Begin a search with a memory, and raise a `ValueError` if that fails; otherwise every later step would fail."""
+    kind = observes(search)
+    numbers = {field.name: 1.0 for field in dataclasses.fields(kind)}
+    try:
+        Pending(search, Origin(kind(**(numbers | {"slope": -1.0})), 1.0), memory)
+    except Exception as error:
+        raise ValueError(f"{type(search).__name__} cannot begin from the memory {memory!r} ({error})") from error
 
 
 def _like(template: Any, packed: Plain) -> Any:

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 
 import pytest
 import torch
@@ -9,17 +10,22 @@ from helpers import Problem, equal, problem_with
 from torch import nn
 
 import gradline
-from gradline.searches import GolsB, GolsI
+from gradline.searches import Angle, Armijo, GolsB, GolsI
 
+JUNK = [None, "x", -1, [], {}, [1], True, float("nan"), 1e400]
 DAMAGED = "state_dict must be as it was saved .* got a damaged one: "
 
 
 def trained(search=None, turns=7, **options):
-    """A problem in the middle of a search: its parameters stand at a probe."""
+    """A problem in the middle of a search (its parameters stand at a probe), but for searches that need a closure."""
     problem = problem_with(search or GolsI(), **options)
     for _ in range(turns):
-        problem.turn()
+        problem.optimizer.step(problem.closure) if isinstance(search, Armijo) else problem.turn()
     return problem
+
+
+def story(state):
+    return json.loads(state["param_groups"][0]["line_search"])
 
 
 def with_story(state, told):
@@ -56,6 +62,13 @@ def refused(problem, state, sentence=DAMAGED):
         assert base.param_groups is problem.optimizer.param_groups
 
 
+def paths(tree, path=()):
+    yield path
+    if isinstance(tree, dict | list):
+        for key in tree if isinstance(tree, dict) else range(len(tree)):
+            yield from paths(tree[key], (*path, key))
+
+
 def replaced(tree, path, value):
     if not path:
         return value
@@ -71,6 +84,35 @@ def without(tree, path):
     else:
         tree[path[0]] = without(tree[path[0]], path[1:])
     return tree
+
+
+@pytest.mark.parametrize("search", [GolsI(), GolsB(tolerance=0.1), Armijo(), Angle()], ids=str)
+def test_any_damage_to_the_story_is_refused_or_does_no_harm(search):
+    problem = trained(search, turns=47 if isinstance(search, GolsB) else 7)
+    state = problem.optimizer.state_dict()
+    whole = story(state)
+    damages = [without(whole, path) for path in paths(whole) if path]
+    damages += [replaced(whole, path, junk) for path in paths(whole) if path for junk in JUNK]
+    damages = damages[::5]  # 5 and the number of junk values have no common factor: each path and each value occur
+    sentences = []
+    before = everything(problem)
+    for damage in damages:
+        try:
+            problem.optimizer.load_state_dict(with_story(state, damage))
+        except ValueError as error:
+            sentences.append(str(error))
+            assert same(everything(problem), before)
+        else:  # a number became another one, on which nothing depends that could go wrong
+            twin = copy.deepcopy(problem)
+            twin.optimizer.train()
+            for _ in range(2):
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore", UserWarning)
+                    twin.optimizer.step(twin.closure)
+            assert all(bool(p.isfinite().all()) for p in twin.parameters())
+            problem.optimizer.load_state_dict(state)
+    assert all(sentence.startswith(("state_dict must be", "transcript must be", "origin")) for sentence in sentences)
+    assert len(sentences) > 0.7 * len(damages)
 
 
 @pytest.mark.parametrize("direction", [None, torch.optim.Adam], ids=str)
@@ -163,3 +205,11 @@ def test_another_models_state_is_refused():
     foreign.model.weight = nn.Parameter(torch.ones(8, 6))
     foreign.optimizer = gradline.GOLSI(foreign.model.parameters())
     refused(problem, foreign.optimizer.state_dict(), "of as many parameters")
+
+
+def test_a_memory_that_no_search_can_begin_from_is_refused():
+    problem = trained(turns=30)
+    state = problem.optimizer.state_dict()
+    for memory in (float("nan"), "0.1", [0.1], None):
+        told = replaced(story(state), ("driver", "memory"), memory)
+        refused(problem, with_story(state, told), f"{DAMAGED}.*GolsI cannot begin from")

@@ -42,21 +42,25 @@ def read(state_dict: Any) -> dict[str, Plain]:
     return packed
 
 
-def damaged(defect: str | Exception) -> ValueError:
+def damaged(defect: object) -> ValueError:
     """Return the error for a damaged state_dict."""
-    told = str(defect) if isinstance(defect, str | CodecError) else f"{type(defect).__name__}: {defect}"
+    told = f"{type(defect).__name__}: {defect}" if isinstance(defect, Exception) else str(defect)
     return ValueError(
         f"state_dict must be as it was saved (training goes on exactly from it), got a damaged one: {told}"
     )
 
 
 @contextmanager
-def reporting_damage() -> Iterator[None]:
+def reporting_damage(*more: type[Exception]) -> Iterator[None]:
     """Context manager of reading: a value that is missing or of another type raises the error of `damaged`."""
     try:
         yield
-    except (CodecError, LookupError, TypeError, AttributeError) as error:
-        raise damaged(error) from error
+    except CodecError as error:
+        raise damaged(str(error)) from error
+    except Exception as error:
+        if isinstance(error, (LookupError, TypeError, AttributeError, *more)):
+            raise damaged(error) from error
+        raise
 
 
 def with_fields(packed: dict[str, Plain], driver: Driver) -> dict[str, Plain]:

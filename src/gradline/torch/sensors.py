@@ -16,7 +16,7 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from gradline.codec import Plain
+from gradline.codec import Plain, count, number
 from gradline.protocol import Heading, Search, Slope, Value, observes
 from gradline.torch.displacement import Displacement
 from gradline.torch.line import Gradients, Line
@@ -119,7 +119,7 @@ class Sensor:
         return None
 
     def load_state(self, packed: Plain) -> None:
-        """Restore a saved `state`."""
+        """Restore a saved `state`; raise an error if it is damaged."""
 
 
 _SENSORS[Slope] = Sensor
@@ -200,8 +200,13 @@ class HeadingSensor(Sensor):
         return {**self.guard._asdict(), "rejected": self.rejected, "first": self.first}
 
     def load_state(self, packed: Plain) -> None:
-        self.guard = OutlierGuard(packed["length"], packed["seen"], packed["start"])
-        self.rejected, self.first = packed["rejected"], packed["first"]
+        length, first = number(packed["length"]), packed["first"]
+        if not 0.0 <= length < math.inf:
+            raise ValueError(f"{length!r} is not a length")
+        if not isinstance(first, bool):
+            raise TypeError(f"{first!r} is not true or false")
+        self.guard, self.first = OutlierGuard(length, count(packed["seen"]), number(packed["start"])), first
+        self.rejected = count(packed["rejected"])
 
 
 def sensor_for(search: Search[Any, Any]) -> type[Sensor]:

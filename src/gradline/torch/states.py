@@ -14,10 +14,11 @@ import torch
 from torch import Tensor
 from torch.optim import Optimizer
 
-from gradline.codec import Plain, pack_driver, unpack_driver
+from gradline.codec import Plain, count, number, pack_driver, unpack_driver
 from gradline.driver import Driver
+from gradline.protocol import candidates
 from gradline.torch.base import GradlineOptimizer
-from gradline.torch.checkpoint import check_fields, damaged, saved_tensors, with_fields, written
+from gradline.torch.checkpoint import check_fields, damaged, reporting_damage, saved_tensors, with_fields, written
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import Update
 from gradline.torch.displacement import Displacement
@@ -108,15 +109,24 @@ class SavedOptimizer(GradlineOptimizer):
     def _unpack(self, state_dict: dict[str, Any], packed: dict[str, Plain]) -> Saved:
         self._check_kind(packed)
         driver = unpack_driver(self.search, packed["driver"])
-        kept = {probe: (norm, slope, scalars) for probe, norm, slope, scalars in packed["kept"]}
-        saved = Saved(driver, Standing[packed["standing"]], packed["sensor"], kept, packed.get("other_types", ()))
+        with reporting_damage(ValueError):
+            standing = Standing[packed["standing"]]
+            kept = {
+                count(probe): (number(norm), number(slope), list(map(number, scalars)))
+                for probe, norm, slope, scalars in packed["kept"]
+            }
+        saved = Saved(driver, standing, packed["sensor"], kept, packed.get("other_types", ()))
+        _check_pending(saved)
         self._check_tensors(state_dict, packed, saved)
         return saved
 
     def _check_kind(self, packed: dict[str, Plain]) -> None:
         """Check that search and direction are of the same classes."""
+        driver = packed.get("driver")
+        if not isinstance(driver, dict):
+            raise damaged("it has no driver")
         for kind, part, mine, found in (
-            ("search", "another one's memory", type(self.search).__name__, packed["driver"]["search"]),
+            ("search", "another one's memory", type(self.search).__name__, driver.get("search")),
             ("direction", "another's state", self._direction_name, packed.get("direction")),
         ):
             if found != mine:
@@ -174,7 +184,8 @@ class SavedOptimizer(GradlineOptimizer):
         session = self._session
         self._keep_types(state_dict, saved.other_types)
         session.driver, session.standing = saved.driver, saved.standing
-        session.sensor.load_state(saved.sensor)
+        with reporting_damage(ValueError):
+            session.sensor.load_state(saved.sensor)
         (moving, directions), (_, origins) = self._taken(DIRECTION), self._taken(ORIGIN)
         session.line = None
         if moving:
@@ -231,3 +242,18 @@ class SavedOptimizer(GradlineOptimizer):
 
 def _is_ours(name: Any) -> bool:
     return name in (ORIGIN, DIRECTION) or str(name).startswith((KEPT, BUFFER))
+
+
+def _check_pending(saved: Saved) -> None:
+    """Check that a search in progress waits for a probe and that the gradients of its candidates were kept."""
+    pending = saved.driver.pending
+    if pending is None:
+        if saved.standing.probing or saved.kept:
+            raise damaged("there is a probe, but no search")
+        return
+    if pending.outcome is not None:
+        raise damaged("the search under way has ended")
+    if hasattr(pending.search, "candidates") and pending.transcript:
+        gone = set(candidates(pending.search, pending.transcript)) - set(saved.kept)
+        if gone:
+            raise damaged(f"nothing was kept of the probes {sorted(gone)}")
