@@ -55,6 +55,9 @@ def test_a_version_grows_with_in_place_operations():
 
 def test_parts_of_modules():
     model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
+    assert private.submodules(model) == [model[0], model[1]]
+    assert private.own_parameters(model) == []
+    assert [id(p) for p in private.own_parameters(model[0])] == [id(model[0].weight), id(model[0].bias)]
     assert set(private.own_buffers(model[1])) == {"running_mean", "running_var", "num_batches_tracked"}
 
 

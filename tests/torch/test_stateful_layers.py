@@ -1,6 +1,7 @@
 """Layers that remember: BatchNorm's running statistics, and dropout's random numbers."""
 
 import copy
+import dataclasses
 import gc
 import itertools
 import warnings
@@ -357,3 +358,41 @@ def test_compilation_warns_of_no_hook_after_an_optimizer_that_never_stepped():
         problem = problem_of(normed)
         torch.compile(problem.model, backend="eager")(problem.inputs)
     assert not told
+
+
+def test_a_module_that_cannot_be_hashed_is_found():
+    @dataclasses.dataclass
+    class Net(nn.Module):
+        width: int
+
+        def __post_init__(self):
+            super().__init__()
+            self.inner = normed(self.width).double()
+
+        def forward(self, inputs):
+            return self.inner(inputs)
+
+    problem = Problem()
+    problem.model = Net(6)
+    problem.optimizer = gradline.GOLSI(problem.model.inner.parameters())
+    for _ in range(5):
+        problem.optimizer.step(problem.closure)
+    assert tracked(problem) == 5 < problem.optimizer.evaluations
+
+
+def test_a_loss_that_cannot_be_hashed_may_be_called():
+    @dataclasses.dataclass
+    class Loss(nn.Module):
+        scale: float
+
+        def __post_init__(self):
+            super().__init__()
+
+        def forward(self, outputs):
+            return self.scale * outputs.square().mean()
+
+    model, loss = nn.Linear(2, 1), Loss(2.0)
+    optimizer = gradline.GOLSI(model.parameters())
+    loss(model(torch.ones(3, 2))).backward()
+    optimizer.step()
+    assert optimizer.evaluations == 1

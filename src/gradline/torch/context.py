@@ -12,7 +12,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.torch.distributed.reduce import find
 from gradline.torch.measuring import LocalReduce
-from gradline.torch.private import own_buffers
+from gradline.torch.private import own_buffers, own_parameters, submodules
 
 _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 """torch.compile warns that global hooks are called twice for a compiled module, which is harmless for this one."""
@@ -91,9 +91,9 @@ class ModuleContext:
         self.parameters = parameters
         self.process_group = process_group
         self.ranks = LocalReduce()  # the processes that take part in each evaluation
-        # Modules that were called: those that contain our parameters, in order, and those to ignore.
-        self._roots: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()
-        self._others: WeakSet[nn.Module] = WeakSet()
+        # Modules by id, since some are not hashable: called ones that contain our parameters, and those to ignore.
+        self._roots: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
+        self._others: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
         self.statistics = RunningStatistics()
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
@@ -107,7 +107,7 @@ class ModuleContext:
                 f"it), got {model!r}"
             )
         if model is not None:
-            self._roots[model] = None
+            self._roots[id(model)] = model
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to other modules and finds them, and other processes, itself.
@@ -161,35 +161,58 @@ class ModuleContext:
 
     def called(self, module: nn.Module) -> None:
         """Handle the start of a module's forward pass."""
-        if module in self._others:
+        if self._others.get(id(module)) is module:
             return
-        if module in self._roots:
+        if self._roots.get(id(module)) is module:
             if not self.stepping:
                 self.statistics.keep()
             return
         if _holds_any(module, self._ids()):
-            self._roots[module] = None
+            self._roots[id(module)] = module
             self.discover()
-        self._others.update(part for part in module.modules() if part not in self._roots)
+        for part in _submodules(module):
+            if id(part) not in self._roots:
+                self._others[id(part)] = part
 
     def _ids(self) -> set[int]:
         return set(map(id, self.parameters()))
 
-    def _all(self) -> list[nn.Module]:
-        return list(dict.fromkeys(module for root in list(self._roots) for module in root.modules()))
+    def _all(self) -> Iterator[nn.Module]:
+        seen: set[int] = set()
+        for root in list(self._roots.values()):
+            for module in _submodules(root):
+                if id(module) not in seen:
+                    seen.add(id(module))
+                    yield module
 
     def _layers(self) -> Iterator[nn.Module]:
         """Yield all layers of modules whose trainable parameters are all ours, possibly repeatedly."""
         ours = self._ids()
         for module in self._all():
-            trained = [p for p in nn.Module.parameters(module) if p.requires_grad]
+            trained = [p for p in _parameters(module) if p.requires_grad]
             if trained and all(id(p) in ours for p in trained):
-                yield from module.modules()
+                yield from _submodules(module)
+
+
+def _submodules(module: nn.Module) -> Iterator[nn.Module]:
+    """Yield a module and all its submodules, each once; unlike `Module.modules`, also unhashable ones."""
+    seen: set[int] = set()
+    found = [module]
+    while found:
+        part = found.pop()
+        if id(part) not in seen:
+            seen.add(id(part))
+            yield part
+            found.extend(submodules(part))
+
+
+def _parameters(module: nn.Module) -> Iterator[Tensor]:
+    for part in _submodules(module):
+        yield from own_parameters(part)
 
 
 def _holds_any(module: nn.Module, ours: set[int]) -> bool:
-    # Not `module.parameters()`: some modules override it, to return groups.
-    return any(id(parameter) in ours for parameter in nn.Module.parameters(module))
+    return any(id(parameter) in ours for parameter in _parameters(module))
 
 
 class _Listening:
