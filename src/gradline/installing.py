@@ -1,9 +1,10 @@
-"""Messages for optional packages that are not installed."""
+"""Optional packages: messages where they are not installed, and progress bars of tqdm."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 NAMES = {"pytorch_lightning": "Lightning", "scipy": "SciPy", "sklearn": "scikit-learn", "torch": "PyTorch"}
 """Names of packages in messages, where they are not those of their modules."""
@@ -36,3 +37,20 @@ def needs(what: str, extra: str) -> Iterator[None]:
         if package == "gradline":
             raise
         raise not_installed(what, package, extra) from error
+
+
+def progress_bar(show: bool | None, **options: Any) -> Any:
+    """Return a bar of tqdm with these options, or `None` if it must not be shown.
+
+    If `show` is `None` it is shown only if tqdm is installed; if `True`, a missing tqdm raises an error.
+    """
+    if show is False:
+        return None
+    try:
+        from tqdm.auto import tqdm
+    except ModuleNotFoundError as error:
+        if show is None:
+            return None
+        text = "progress=True needs tqdm, which is not installed: pip install tqdm"
+        raise ModuleNotFoundError(text, name="tqdm") from error
+    return tqdm(**options)

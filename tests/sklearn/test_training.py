@@ -386,27 +386,15 @@ def test_parameters_that_cannot_be_meant_are_refused(data, options, said):
         small(**options).fit(*data)
 
 
-@pytest.mark.parametrize(
-    ("given", "advice"),
-    [
-        (GolsI, r"write search=gradline.searches.GolsI\(\), got <class"),
-        (gradline.GOLSI, r"write search=gradline.searches.GolsI\(\), got <class"),
-        ("gols-i", r"write search=gradline.searches.GolsI\(\), got 'gols-i'"),
-        (gradline.Angle, r"Angle is the default: leave search out, or write search=gradline.searches.Angle\(...\) for"),
-        (gradline.searches.Angle, "Angle is the default: leave search out"),
-        ("angle", "Angle is the default: leave search out.*got 'angle'"),
-        (torch.optim.SGD, "this optimizer's updates with the steps of a search, write direction=SGD"),
-        (0.001, r"write search=gradline.searches.GolsI\(\) for example, got 0.001"),
-    ],
-)
-def test_what_is_no_search_is_refused_with_advice(data, given, advice):
-    with pytest.raises(TypeError, match=rf"search must be None or an instance of a search .*: .*{advice}"):
+@pytest.mark.parametrize("given", [GolsI, gradline.GOLSI, "gols-i", gradline.Angle, "angle", torch.optim.SGD, 0.001])
+def test_what_is_no_search_is_refused_with_advice(data, given):
+    with pytest.raises(TypeError, match=r"search must be None.* or an instance of a search .*: write search=gradline"):
         small(search=given).fit(*data)
 
 
 def test_an_optimizer_is_no_search(data):
     built = gradline.Angle(torch.nn.Linear(4, 3).parameters())
-    with pytest.raises(TypeError, match="Angle is the default: leave search out"):
+    with pytest.raises(TypeError, match="search must be None, which is Angle"):
         small(search=built).fit(*data)
 
 

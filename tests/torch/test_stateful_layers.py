@@ -378,3 +378,21 @@ def test_a_module_that_cannot_be_hashed_is_found():
     for _ in range(5):
         problem.optimizer.step(problem.closure)
     assert tracked(problem) == 5 < problem.optimizer.evaluations
+
+
+def test_a_loss_that_cannot_be_hashed_may_be_called():
+    @dataclasses.dataclass
+    class Loss(nn.Module):
+        scale: float
+
+        def __post_init__(self):
+            super().__init__()
+
+        def forward(self, outputs):
+            return self.scale * outputs.square().mean()
+
+    model, loss = nn.Linear(2, 1), Loss(2.0)
+    optimizer = gradline.GOLSI(model.parameters())
+    loss(model(torch.ones(3, 2))).backward()
+    optimizer.step()
+    assert optimizer.evaluations == 1

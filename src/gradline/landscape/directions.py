@@ -7,8 +7,7 @@ after an exception.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,7 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from gradline.torch.snapshot import Snapshot, seed_generators, trainable
+from gradline.torch.snapshot import Snapshot, trainable
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,16 +79,6 @@ class Point(Snapshot):
         super().__init__(list(found.values()), modules)
         self.names = list(found)
         self.weights = sum(parameter.numel() for parameter in self.parameters)
-
-    @contextmanager
-    def visited(self, seed: int) -> Iterator[None]:
-        """Context manager that enables gradients and seeds torch's generators; restores everything at exit."""
-        try:
-            with self.with_gradients():
-                seed_generators(seed)
-                yield
-        finally:
-            self.restore()
 
     def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:
         """Set the parameters to x0 + Σ step · direction."""

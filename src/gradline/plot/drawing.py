@@ -220,15 +220,13 @@ def _around(axis: Axes) -> tuple[float, float]:
 
 
 def _with_belief(low: float, high: float, data: SearchData, mean: Array, deviation: Array) -> tuple[float, float]:
-    """Extend a range to show the posterior: the mean at probes and options first, the band last."""
+    """Extend a range to show the posterior: the mean first, then its band."""
     assert data.beliefs is not None
-    decided = [0.0, *(probe.step for probe in data.probes), *data.considered]
     within = data.beliefs.steps <= (max(point.step for point in data.points) or data.span[1])
-    low, high = extended(low, high, mean[np.isin(data.beliefs.steps, decided)].tolist(), room=2.0)
-    low, high = extended(low, high, mean[within].tolist(), room=1.0)
-    wide = extended(low, high, [*(mean - deviation)[within], *(mean + deviation)[within]], room=0.4)
-    pad = 0.07 * (wide[1] - wide[0])  # to keep marks off the edge
-    return wide[0] - pad, wide[1] + pad
+    low, high = extended(low, high, mean[within].tolist(), room=2.0)
+    low, high = extended(low, high, [*(mean - deviation)[within], *(mean + deviation)[within]], room=0.4)
+    pad = 0.07 * (high - low)  # to keep marks off the edge
+    return low - pad, high + pad
 
 
 def _considered(panel: Panel, quantity: int) -> None:

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import to_hex, to_rgb
+from matplotlib.ticker import LogLocator
 from matplotlib.transforms import Transform
 
 from gradline.plot.data import Point, SearchData
 from gradline.plot.inks import DARK, LIGHT, Inks
-from gradline.plot.scales import apart, decades, drawable, tick
+from gradline.plot.scales import drawable
 
 SMALL = 8.0
 """Font size of probe numbers and legends, in points."""
@@ -50,17 +51,17 @@ class Panel:
             return
         width = math.log10(largest / smallest)
         beyond = largest * 10.0 ** (0.05 * width)
-        ticks = decades(smallest, largest)
         if zero:
-            linear = 0.1 * width
-            axis.set_xscale("symlog", linthresh=smallest, linscale=0.9 * linear)
+            axis.set_xscale("symlog", linthresh=smallest, linscale=0.09 * width)
             axis.set_xlim(-0.35 * smallest, beyond)
-            ticks = [0.0, *ticks]
             axis.set_xlabel(f"step α (logarithmic above {smallest:.2g})")
         else:
             axis.set_xscale("log")
             axis.set_xlim(smallest * 10.0 ** (-0.05 * width), beyond)
-        axis.set_xticks(ticks, [tick(number) for number in ticks])
+        round_numbers = LogLocator(subs=(1.0, 2.0, 5.0) if width < 2.0 else (1.0,), numticks=9)
+        found = round_numbers.tick_values(smallest, largest)
+        ticks = [0.0] * zero + [number for number in found if 0.999 * smallest <= number <= 1.001 * largest]
+        axis.set_xticks(ticks, [f"{number:g}" for number in ticks])
         axis.set_xticks([], minor=True)
 
     def decided(self, height: float | None) -> None:
@@ -108,42 +109,31 @@ class Panel:
         places = [one for one in places if one[0].number]
         places.sort(key=lambda one: (one[0].number != ringed, one[0].number not in first))
         outward = 1 if all(one[0].number == ringed or one[0].step < accepted.step for one in places) else -1
-        texts, shifts = [], []
+        texts = []
         for point, height, (x, y) in places:
-            texts.append((str(point.number), (point.step, height)))
+            shift = (4 * x, (4 if x else 6) * y)
             if point.number == ringed:  # off the ring, and off the line at its step
-                shifts.append((7 * (x or outward), 7 * y))
-            else:
-                shifts.append((4 * x, (4 if x else 6) * y))
-        self._write(texts, shifts, self.axis.transData, width=11.0, height=9.0)
+                shift = (7 * (x or outward), 7 * y)
+            texts.append((str(point.number), (point.step, height), shift))
+        self._write(texts, self.axis.transData, (11.0, 9.0))
 
     def _write(
         self,
-        texts: Sequence[tuple[str, tuple[float, float]]],
-        shifts: Sequence[tuple[int, int]],
+        texts: Sequence[tuple[str, tuple[float, float], tuple[int, int]]],
         transform: Transform,
-        *,
-        width: float,
-        height: float,
+        size: tuple[float, float],
     ) -> None:
-        """Write texts shifted from their places by some points, except those that overlap earlier ones."""
-        scale = 72.0 / self.axis.figure.dpi
-        spots = []
-        for (_, place), (a, b) in zip(texts, shifts, strict=True):
-            x, y = transform.transform(place)
-            spots.append((x * scale + a + math.copysign(3.0, a) * (a != 0), y * scale + b + math.copysign(4.0, b)))
-        free = apart(spots, width=width, height=height)
-        for (text, place), (a, b), show in zip(texts, shifts, free, strict=True):
-            if show:
-                sides = {"ha": "center" if a == 0 else "left" if a > 0 else "right", "va": "bottom" if b > 0 else "top"}
-                style: dict[str, Any] = {
-                    "fontsize": SMALL,
-                    "linespacing": 0.95,
-                    "color": self.inks.text,
-                    "zorder": 5,
-                    **sides,
-                }
-                self.axis.annotate(text, place, xycoords=transform, xytext=(a, b), textcoords="offset points", **style)
+        """Write texts of a size, each shifted from its place by some points, except those that overlap earlier ones."""
+        written: list[Any] = []
+        for text, place, shift in texts:
+            spot = transform.transform(place) * 72.0 / self.axis.figure.dpi + shift
+            if all((np.abs(spot - other) >= size).any() for other in written):
+                written.append(spot)
+                across, up = shift
+                style: dict[str, Any] = {"fontsize": SMALL, "linespacing": 0.95, "color": self.inks.text, "zorder": 5}
+                style["ha"] = "center" if across == 0 else "left" if across > 0 else "right"
+                style["va"] = "bottom" if up > 0 else "top"
+                self.axis.annotate(text, place, xycoords=transform, xytext=shift, textcoords="offset points", **style)
 
     def beyond(self, points: Sequence[tuple[Point, float]]) -> None:
         """Mark non-finite and off-scale numbers at the upper or lower edge and write their values."""
@@ -155,9 +145,11 @@ class Panel:
         for finite, marker, says in ((False, "X", "not finite"), (True, "D", "off the scale")):
             places = [(point.step, height) for point, seen, height in off if math.isfinite(seen) is finite]
             self.marks(places, marker, self.inks.purple, says, transform=edge)
-        texts = [(f"{point.number or 'origin'}\n{read(seen)}", (point.step, height)) for point, seen, height in off]
-        shifts = [(0, 6 if height < 0.5 else -6) for _, _, height in off]
-        self._write(texts, shifts, edge, width=28.0, height=20.0)
+        texts = [
+            (f"{point.number or 'origin'}\n{seen:.2g}", (point.step, height), (0, 6 if height < 0.5 else -6))
+            for point, seen, height in off
+        ]
+        self._write(texts, edge, (28.0, 20.0))
 
     def tangents(self, points: Sequence[tuple[float, float, float]]) -> None:
         """Draw a short piece of the tangent at each (step, value, slope), of about equal length on every scale."""
@@ -189,12 +181,3 @@ class Panel:
             style |= {"loc": "upper left", "bbox_to_anchor": (1.01, 1.0), "borderaxespad": 0.0, "frameon": False}
         self.axis.legend(list(unique.values()), list(unique), **style)
         return list(unique)
-
-
-def read(number: float) -> str:
-    """Format an off-scale number."""
-    if math.isnan(number):
-        return "NaN"
-    if math.isinf(number):
-        return "-∞" if number < 0.0 else "+∞"
-    return f"{number:.2g}".replace("e+0", "e").replace("e+", "e").replace("e-0", "e-")

@@ -1,8 +1,7 @@
-"""Compute axis limits, ticks and positions of labels, without matplotlib."""
+"""Compute axis limits, without matplotlib."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 
 HUGE = 1e150
@@ -52,35 +51,3 @@ def threshold(slopes: Sequence[float], typical: float) -> float | None:
         return None
     middle = typical if drawable(typical) and typical != 0.0 else sizes[len(sizes) // 2]
     return abs(middle) if sizes[-1] > STEEP * abs(middle) else None
-
-
-def decades(low: float, high: float, *, most: int = 9) -> list[float]:
-    """Return ticks of a logarithmic axis between two positive numbers."""
-    first, last = math.ceil(math.log10(low) - 1e-9), math.floor(math.log10(high) + 1e-9)
-    count = last - first + 1
-    if count >= 3:
-        stride = -(-count // most)
-        return [10.0**power for power in range(first, last + 1, stride)]
-    ones = [digit * 10.0**power for power in range(first - 1, last + 1) for digit in (1.0, 2.0, 5.0)]
-    return [number for number in ones if low * (1 - 1e-9) <= number <= high * (1 + 1e-9)]
-
-
-def tick(number: float) -> str:
-    """Format a tick of `decades`."""
-    if number == 0.0 or 1e-4 <= number < 1e5:
-        return f"{number:g}"
-    power = math.floor(math.log10(number) + 1e-9)
-    digit = round(number / 10.0**power)
-    return rf"$10^{{{power}}}$" if digit == 1 else rf"${digit}\times10^{{{power}}}$"
-
-
-def apart(places: Sequence[tuple[float, float]], *, width: float, height: float) -> list[bool]:
-    """Return for each label whether its box is free of earlier labels."""
-    written: list[tuple[float, float]] = []
-    chosen = []
-    for x, y in places:
-        free = all(abs(x - a) >= width or abs(y - b) >= height for a, b in written)
-        chosen.append(free)
-        if free:
-            written.append((x, y))
-    return chosen

@@ -18,16 +18,14 @@ from typing import NamedTuple
 from gradline.searches.arguments import require
 from gradline.searches.normal import cdf, density, rectangle
 from gradline.searches.wiener import (
-    Future,
     Past,
     Seen,
     first_past,
     last_future,
+    mirrored,
     predict,
-    predict_backward,
     smooth,
     update,
-    update_backward,
 )
 
 _NOTHING = 1e60
@@ -174,7 +172,7 @@ class Surrogate:
         self._points = [0.0]
         self._seen: list[Seen] = [origin]
         self._pasts: list[Past] = [first_past(offset, origin)]  # including the observation at the point itself
-        self._futures: list[Future] = [last_future(origin)]  # likewise; the origin's is never used
+        self._futures: list[Past] = [last_future(origin)]  # likewise; the origin's is never used
         self._beliefs: list[Belief | None] = [None]
 
     @property
@@ -201,7 +199,7 @@ class Surrogate:
         futures.insert(where, future)
         for index in range(min(where, len(points) - 2), 0, -1):
             seen = observations[index]
-            futures[index] = future = update_backward(predict_backward(future, seen[0]), seen)
+            futures[index] = future = update(predict(future, -seen[0]), mirrored(seen))
         self._beliefs = [None] * len(points)
 
     def at(self, point: float) -> Belief:
@@ -214,7 +212,7 @@ class Surrogate:
         past = predict(self._pasts[where - 1], point)
         if where == len(self._points):
             return _alone(past)
-        return Belief(point, *smooth(past, predict_backward(self._futures[where], point)))
+        return Belief(point, *smooth(past, predict(self._futures[where], -point)))
 
     def at_seen(self, index: int) -> Belief:
         """Return the posterior at `points[index]`."""
@@ -224,7 +222,7 @@ class Surrogate:
             if index == len(self._points) - 1:
                 belief = _alone(past)
             else:
-                belief = Belief(past[0], *smooth(past, predict_backward(self._futures[index + 1], past[0])))
+                belief = Belief(past[0], *smooth(past, predict(self._futures[index + 1], -past[0])))
             self._beliefs[index] = belief
         return belief
 

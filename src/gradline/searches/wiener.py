@@ -4,16 +4,17 @@ The state is x = (f, f'). Over a distance h it changes by
 
     x(t + h) = A x(t) + w,   A = [1 h; 0 1],   w ~ N(0, Q),   Q = [h³/3 h²/2; h²/2 h],
 
-so it is Markov: the posterior at t combines the observations up to t (`Past`) and those after t (`Future`), each as two
+so it is Markov: the posterior at t combines the observations up to t (past) and those after t (future), each as two
 means and a 2×2 covariance. The past is the distribution of x(t) given the observations up to t. The future is one
-equivalent observation of x(t): mean u, covariance U. Both are stored with their determinants, because of
+equivalent observation of x(t): mean u, covariance U. In reversed time (t and f' with the opposite sign) it follows the
+same equations as the past, and is stored so. Both are stored with their determinants, because of
 
     (P⁻¹ + U⁻¹)⁻¹ = (|U| P + |P| U) / |P + U|,
     |P + U| = |P| + |U| + P₁₁U₂₂ + P₂₂U₁₁ - 2 P₁₂U₁₂,
     |A P Aᵀ + Q| = |P| + h⁴/12 + h (P₁₁ + h P₁₂ + h² P₂₂/3).
 
-P₁₂ is never negative in the past and never positive in the future, so that no cancellation occurs: variances have
-almost full relative accuracy, even for observations without noise, where a Gram matrix is numerically singular.
+P₁₂ is never negative, and U₁₂ never positive, so that no cancellation occurs: variances have almost full relative
+accuracy, even for observations without noise, where a Gram matrix is numerically singular.
 
 The functions take and return tuples of floats for speed: a call takes about a microsecond.
 """
@@ -23,10 +24,9 @@ from __future__ import annotations
 from typing import TypeAlias
 
 Past: TypeAlias = tuple[float, float, float, float, float, float, float, float, float, float, float]
-"""t, mean of f and f', P₁₁, P₁₂, P₂₂, |P|, and the covariances of (f, f') at 0 with (f, f') at t, row by row."""
+"""t, mean of f and f', P₁₁, P₁₂, P₂₂, |P|, and the covariances of (f, f') at 0 with (f, f') at t, row by row.
 
-Future: TypeAlias = tuple[float, float, float, float, float, float, float]
-"""t, u of f and f', U₁₁, U₁₂, U₂₂, |U|."""
+A future has its own numbers in reversed time in these places, and covariances of 0."""
 
 Seen: TypeAlias = tuple[float, float, float, float, float]
 """t, value, slope, and the variances of these two."""
@@ -88,57 +88,27 @@ def update(past: Past, seen: Seen) -> Past:
     )
 
 
-def last_future(seen: Seen) -> Future:
-    """Return the future at the last point, which is the observation there."""
+def mirrored(seen: Seen) -> Seen:
+    """Return an observation as it is in reversed time, where slopes have the opposite sign."""
     t, value, slope, r1, r2 = seen
-    return (t, value, slope, r1, 0.0, r2, r1 * r2)
+    return (-t, value, -slope, r1, r2)
 
 
-def predict_backward(future: Future, t: float) -> Future:
-    """Propagate the future to an earlier t."""
-    at, u, v, u11, u12, u22, det = future
-    h = at - t
-    hh = h * h
-    hp = h * u22
-    return (
-        t,
-        u - h * v,
-        v,
-        u11 + h * (hp - 2.0 * u12) + h * hh / 3.0,
-        u12 - hp - 0.5 * hh,
-        u22 + h,
-        det + hh * hh / 12.0 + h * (u11 + h * (hp / 3.0 - u12)),
-    )
+def last_future(seen: Seen) -> Past:
+    """Return the future at the last point, which is the observation there."""
+    t, value, slope, r1, r2 = mirrored(seen)
+    return (t, value, slope, r1, 0.0, r2, r1 * r2, 0.0, 0.0, 0.0, 0.0)
 
 
-def update_backward(future: Future, seen: Seen) -> Future:
-    """Update the future with an observation at its t."""
-    t, u, v, u11, u12, u22, det = future
-    _, value, slope, r1, r2 = seen
-    r12 = r1 * r2
-    g1, g2 = det + u11 * r2, det + u22 * r1
-    total = g1 + u22 * r1 + r12
-    value -= u
-    slope -= v
-    return (
-        t,
-        u + (g1 * value + u12 * r1 * slope) / total,
-        v + (u12 * r2 * value + g2 * slope) / total,
-        r1 * g1 / total,
-        r12 * u12 / total,
-        r2 * g2 / total,
-        det * r12 / total,
-    )
-
-
-def smooth(past: Past, future: Future) -> Joint:
+def smooth(past: Past, future: Past) -> Joint:
     """Return the posterior at one t from its past and its future."""
     _, m, d, p11, p12, p22, p_det, x11, x12, x21, x22 = past
-    _, u, v, u11, u12, u22, u_det = future
+    _, u, v, u11, u12, u22, u_det, _, _, _, _ = future
+    u12 = -u12
     a, b, c = p11 * u22, p22 * u11, p12 * u12
     total = p_det + u_det + a + b - c - c
     u -= m
-    v -= d
+    v = -v - d
     # X S⁻¹ U, where S = P + U
     w11, w12, w21, w22 = u_det + b - c, p22 * u12 - p12 * u22, p11 * u12 - p12 * u11, u_det + a - c
     return (

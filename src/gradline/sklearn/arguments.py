@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.utils import check_array
 from torch.optim import Optimizer
 
-from gradline.searches import search_classes
 from gradline.searches.arguments import require
 from gradline.sklearn.network import ACTIVATIONS
 
@@ -42,23 +41,13 @@ def check_parameters(parameters: dict[str, Any]) -> None:
 
 
 def _require_search(search: Any) -> None:
-    """Raise an error for anything but `None` and a search, with what to write instead."""
+    """Raise an error for anything but `None` and a search."""
     if search is None or (callable(getattr(search, "search", None)) and not isinstance(search, type | Optimizer)):
         return
-    kind = search if isinstance(search, type) else type(search)
-    name = (search if isinstance(search, str) else kind.__name__).replace("-", "").lower()
-    meant = {known.lower(): known for known in search_classes()}.get(name)
-    if meant == "Angle":
-        advice = "Angle is the default: leave search out, or write search=gradline.searches.Angle(...) for its settings"
-    elif meant:
-        advice = f"write search=gradline.searches.{meant}()"
-    elif issubclass(kind, Optimizer):
-        advice = f"for this optimizer's updates with the steps of a search, write direction={kind.__name__}"
-    else:
-        advice = "write search=gradline.searches.GolsI() for example"
     raise TypeError(
-        f"search must be None or an instance of a search (the estimator builds the optimizer itself): {advice}, got "
-        f"{search!r}"
+        f"search must be None, which is Angle, or an instance of a search (the estimator builds the optimizer itself): "
+        f"write search=gradline.searches.GolsI() for example, or direction=torch.optim.Adam for the updates of an "
+        f"optimizer, got {search!r}"
     )
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -30,11 +32,11 @@ class Snapshot:
     """
 
     def __init__(self, parameters: Sequence[Tensor], modules: Iterable[nn.Module] = ()) -> None:
-        self.parameters = list(parameters)
+        self.parameters, self.modules = list(parameters), list(modules)
         self.values = [parameter.detach().clone() for parameter in self.parameters]
         self._buffers = [
             (module, name, buffer, buffer.detach().clone())
-            for module in modules
+            for module in self.modules
             for name, buffer in own_buffers(module).items()
             if buffer is not None
         ]
@@ -52,11 +54,28 @@ class Snapshot:
             buffer.data.copy_(was)
 
     @contextmanager
-    def with_gradients(self) -> Iterator[None]:
-        """Context manager that enables gradients and restores torch's random number generators at exit."""
+    def visited(self) -> Iterator[None]:
+        """Context manager that enables gradients and restores everything at exit, bit for bit.
+
+        Restored are parameters, their gradients, buffers, training modes of modules, and the random number generators
+        of torch, numpy and Python.
+        """
+        gradients, modes = [parameter.grad for parameter in self.parameters], [one.training for one in self.modules]
+        python, numpy = random.getstate(), np.random.get_state()
         devices = sorted({p.device.index or 0 for p in self.parameters if p.device.type == "cuda"})
-        with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.enable_grad():
-            yield
+        for parameter in self.parameters:
+            parameter.grad = None  # otherwise a backward pass would add to the tensors to be restored
+        try:
+            with torch.random.fork_rng(devices=devices), torch.inference_mode(False), torch.enable_grad():
+                yield
+        finally:
+            self.restore()
+            for parameter, gradient in zip(self.parameters, gradients, strict=True):
+                parameter.grad = gradient
+            for module, training in zip(self.modules, modes, strict=True):
+                module.training = training
+            random.setstate(python)
+            np.random.set_state(numpy)
 
 
 class Noise:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import random
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sized
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import numpy as np
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from gradline.installing import progress_bar
 from gradline.protocol import Search
 from gradline.searches import GolsI
 from gradline.torch.batches import Batches, endless, unchanged
@@ -88,7 +87,10 @@ def find_lr(
     if type(evaluations) is not int or evaluations < 1:
         raise ValueError(f"evaluations must be a whole number above 0 (the run is so long), got {evaluations!r}")
     _check_batches(batches)
-    with _restored(modules, parameters, batches), _bar(evaluations, progress) as show:
+    hidden = {"disable": None, "delay": PATIENCE} if progress is None else {}  # None: disabled if there is no terminal
+    options = {"total": evaluations, "desc": "finding the learning rate", "unit": "evaluation", "leave": False}
+    bar = progress_bar(progress, **options, **hidden)
+    with _restored(modules, parameters, batches), bar or nullcontext():
         optimizer = LineSearchOptimizer(parameters, GolsI() if search is None else search, direction=direction)
         if optimizer.per_sample:
             raise ValueError(
@@ -104,7 +106,8 @@ def find_lr(
                 if before == 0:
                     error.add_note(NOTE)
                 raise
-            show(optimizer.evaluations - before)
+            if bar is not None:
+                bar.update(optimizer.evaluations - before)
         recorder.stop()
     if len(recorder.steps) < FEW:
         warnings.warn(
@@ -118,34 +121,15 @@ def find_lr(
 
 @contextmanager
 def _restored(modules: list[nn.Module], parameters: list[Tensor], batches: Any) -> Iterator[None]:
-    """Context manager that restores the state of model, batches and random number generators at exit, bit for bit.
-
-    Restored are parameters, gradients, buffers, training modes of modules, the position of `gradline.batches`, and the
-    random number generators of torch, numpy, Python and the loader.
-    """
-    gradients = [parameter.grad for parameter in parameters]
-    modes = [module.training for module in modules]
-    snapshot = Snapshot(parameters, modules)
+    """Context manager that restores what `Snapshot.visited` does, and the position or the generators of the batches."""
     position = batches.state_dict() if isinstance(batches, Batches) else None
-    python, numpy = random.getstate(), np.random.get_state()
-    for parameter in parameters:
-        parameter.grad = None  # otherwise the run would add to the tensors to be restored
-    try:
-        loader = unchanged(batches) if isinstance(batches, DataLoader) else nullcontext()
-        with loader, snapshot.with_gradients():
-            try:
-                yield
-            finally:
-                if position is not None:
-                    batches.load_state_dict(position)  # may draw random numbers: a loader reads batches again
-    finally:
-        snapshot.restore()
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
-        for module, training in zip(modules, modes, strict=True):
-            module.training = training
-        random.setstate(python)
-        np.random.set_state(numpy)
+    loader = unchanged(batches) if isinstance(batches, DataLoader) else nullcontext()
+    with Snapshot(parameters, modules).visited(), loader:
+        try:
+            yield
+        finally:
+            if position is not None:
+                batches.load_state_dict(position)  # may draw random numbers: a loader reads batches again
 
 
 def _check_batches(batches: Any) -> None:
@@ -174,25 +158,3 @@ def _checked(value: Any) -> Tensor:
             f"depends on no parameter"
         )
     return value
-
-
-@contextmanager
-def _bar(total: int, progress: bool | None) -> Iterator[Callable[[int], Any]]:
-    """Yield a function that advances a progress bar by a number of evaluations."""
-    if progress is False:
-        yield lambda made: None
-        return
-    try:
-        from tqdm.auto import tqdm
-    except ModuleNotFoundError as error:
-        if error.name not in ("tqdm", "tqdm.auto"):
-            raise
-        if progress:
-            raise ModuleNotFoundError(
-                "progress=True needs tqdm, which is not installed: pip install tqdm", name="tqdm"
-            ) from error
-        yield lambda made: None
-        return
-    hidden = {"disable": None, "delay": PATIENCE} if progress is None else {}  # None: disabled if there is no terminal
-    with tqdm(total=total, desc="finding the learning rate", unit="evaluation", leave=False, **hidden) as bar:
-        yield bar.update
