@@ -186,25 +186,19 @@ def test_a_loader_is_read_in_one_order_and_left_as_it_was():
     assert loader.sampler.generator is before[1]
 
 
-@pytest.mark.parametrize("kind", ["samples", "mean"])
-def test_a_loader_is_read_into_memory_and_says_how_large_batches_are(kind):
+def test_a_loader_gives_its_own_batches_to_a_loss_that_is_one_number():
     model = Bowl()
     loader = DataLoader(TensorDataset(CENTERS), batch_size=3)  # batches of 3 and of 1
-    options = {"steps": STEPS, "static": 2, "dynamic": 2, "seed": 0}
-    seen = landscape.line(model, getattr(model, kind), loader, **options)
-    assert seen.batch_size == 3
-    assert same(seen, landscape.line(model, getattr(model, kind), CENTERS, **options, batch_size=3, chunk=3))
-    assert landscape.line(model, getattr(model, kind), loader, **options, batch_size=2).batch_size == 2
-
-
-def test_the_batches_of_a_loader_may_be_nested():
-    model = Bowl()
-    rows = [{"at": (row,), "more": torch.zeros(1)} for row in CENTERS]
-    loss = lambda batch: model.samples(batch["at"][0])
-    seen = landscape.line(model, loss, DataLoader(rows, batch_size=2), steps=STEPS, static=2, seed=0)
-    assert same(
-        seen, landscape.line(model, model.samples, CENTERS, steps=STEPS, static=2, batch_size=2, chunk=2, seed=0)
-    )
+    seen = landscape.line(model, model.mean, loader, steps=STEPS, static=2, dynamic=2, seed=0)
+    down = CENTERS.mean(dim=0).numpy()
+    np.testing.assert_allclose(seen.full.slopes, by_hand(down, [0, 1, 2, 3])[1], atol=1e-12)
+    np.testing.assert_allclose(seen.static.values[0], by_hand(down, [0, 1, 2])[0])
+    np.testing.assert_allclose(seen.static.values[1], by_hand(down, [3])[0], atol=1e-12)
+    assert seen.dynamic.values.shape == (2, len(STEPS))
+    with pytest.raises(ValueError, match="batch_size must not be given with a DataLoader"):
+        landscape.line(model, model.mean, loader, steps=STEPS, static=1, batch_size=2)
+    with pytest.raises(ValueError, match="static must be a number with a DataLoader"):
+        landscape.line(model, model.mean, loader, steps=STEPS, static=[[0]])
 
 
 def test_the_batches_of_training_give_their_data_and_size():
@@ -530,12 +524,13 @@ def test_mistakes_in_asking_for_optima_are_named(changes, says):
         landscape.optima(model, model.samples, CENTERS, **{"steps": STEPS, "batch_sizes": [1], **changes})
 
 
-def test_optima_of_a_loader():
+def test_optima_of_a_loader_need_per_sample_losses():
     model = Bowl()
     loader = DataLoader(TensorDataset(CENTERS), batch_size=2)
-    for loss in (model.samples, model.mean):
-        found = landscape.optima(model, loss, loader, steps=STEPS, batch_sizes=[1, 3], repeats=2, seed=0)
-        assert found.samples == 4
+    with pytest.raises(ValueError, match="loss must return per-sample losses with a DataLoader"):
+        landscape.optima(model, model.mean, loader, steps=STEPS, batch_sizes=[1])
+    found = landscape.optima(model, model.samples, loader, steps=STEPS, batch_sizes=[1, 3], repeats=2, seed=0)
+    assert found.samples == 4
 
 
 def test_a_plane_has_two_directions_with_something_between_them():

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradline.landscape.directions import Point
 from gradline.landscape.results import Array
-from gradline.landscape.source import Index, Source
+from gradline.landscape.source import Index, Loader, Tensors, length
 from gradline.torch.batches import call_with
 from gradline.torch.measuring import measure
 from gradline.torch.moments.evaluated import Evaluated
@@ -24,11 +24,14 @@ from gradline.torch.moments.graph import find_batch_norm
 Losses = Callable[..., Tensor]
 
 
-def evaluator_of(loss: Losses, source: Source, place: Point) -> ByBatch:
+def evaluator_of(loss: Losses, source: Tensors | Loader, place: Point) -> ByBatch:
     """Return the evaluator of a loss: by sample or by batch, found by calling it on a few samples."""
-    numbers = np.arange(min(source.samples, 8))
+    batch, numbers = next(iter(source.pieces()))
+    if isinstance(source, Tensors):
+        numbers = numbers[: min(len(numbers), 8)]
+        batch = source.batch(numbers)
     with torch.no_grad():
-        losses = call_with(source.batch(numbers), loss)
+        losses = call_with(batch, loss)
     place.restore_buffers()
     if not isinstance(losses, Tensor) or losses.ndim > 1 or (losses.ndim == 1 and len(losses) != len(numbers)):
         got = f"a tensor of shape {tuple(losses.shape)}" if isinstance(losses, Tensor) else repr(losses)
@@ -42,7 +45,7 @@ def evaluator_of(loss: Losses, source: Source, place: Point) -> ByBatch:
 class ByBatch:
     """Evaluator of scalar losses."""
 
-    def __init__(self, loss: Losses, source: Source, place: Point) -> None:
+    def __init__(self, loss: Losses, source: Tensors | Loader, place: Point) -> None:
         self.loss, self.source, self.place = loss, source, place
 
     def gradient(self) -> list[Tensor]:
@@ -56,14 +59,15 @@ class ByBatch:
                 into.add_(gradient, alpha=len(numbers))
         return [part / samples for part in total]
 
-    def at(self, batches: Sequence[Index], along: Sequence[Tensor], *, full: bool) -> Array:
+    def at(self, batches: Sequence[Any], along: Sequence[Tensor], *, full: bool) -> Array:
         """Return value and slope (columns) of each mini-batch; of all data in the first row if `full`."""
         rows = []
         if full:
             parts = [(*self._seen(batch, along), float(len(numbers))) for batch, numbers in self.source.pieces()]
             values, slopes, sizes = np.array(parts).T
             rows.append((float(values @ sizes / sizes.sum()), float(slopes @ sizes / sizes.sum())))
-        rows += [self._seen(batch, along) for batch in map(self.source.batch, batches)]
+        held = map(self.source.batch, batches) if isinstance(self.source, Tensors) else batches
+        rows += [self._seen(batch, along) for batch in held]
         return np.array(rows).reshape(-1, 2)
 
     def _seen(self, batch: Any, along: Sequence[Tensor]) -> tuple[float, float]:
@@ -86,8 +90,9 @@ class BySample(ByBatch):
 
     def at(self, batches: Sequence[Index], along: Sequence[Tensor], *, full: bool) -> Array:
         """Return value and slope of each mini-batch, of all data first if `full`."""
+        everything = full or isinstance(self.source, Loader)
         numbers = np.concatenate(batches) if batches else np.zeros(0, dtype=np.int64)
-        rows = self.samples(along, None if full else np.unique(numbers))
+        rows = self.samples(along, None if everything else np.unique(numbers))
         means = [rows.mean(axis=0, keepdims=True)] if full else []
         if batches:
             sizes = np.array([len(batch) for batch in batches])
@@ -96,23 +101,29 @@ class BySample(ByBatch):
 
     def samples(self, along: Sequence[Tensor], numbers: Index | None = None) -> Array:
         """Return value and slope (columns) of each sample; NaN for those not in `numbers`."""
-        rows: Array = np.full((self.source.samples, 2), np.nan)
+        parts = []
+        order = []
         for batch, chosen in self.source.pieces(numbers):
             losses = call_with(batch, self.loss)
-            self._check(losses, len(chosen))
+            self._check(losses, batch)
             evaluated = Evaluated(losses, self.place.parameters, allow_batch_norm=True)
             evaluated.backward(accumulate=False)
-            rows[chosen] = torch.stack((evaluated.losses, evaluated.slopes(along)), dim=1).double().cpu().numpy()
+            parts.append(torch.stack((evaluated.losses, evaluated.slopes(along)), dim=1).double().cpu().numpy())
+            order.append(chosen)
             self.place.restore_buffers()
+        places = np.concatenate(order)
+        size = self.source.samples if isinstance(self.source, Tensors) else len(places)
+        rows: Array = np.full((size, 2), np.nan)
+        rows[places] = np.concatenate(parts)
         return rows
 
-    def _check(self, losses: Tensor, samples: int) -> None:
+    def _check(self, losses: Tensor, batch: Any) -> None:
         if losses.grad_fn is None:
             raise _constant()
-        if losses.shape != (samples,):
+        if losses.shape != (length(batch),):
             raise TypeError(
                 f"loss must always return one loss for each sample (it did at first), got shape {tuple(losses.shape)} "
-                f"for {samples} samples"
+                f"for {length(batch)} samples"
             )
         if find_batch_norm(losses) is not None:
             raise ValueError(

@@ -198,7 +198,7 @@ class Line:
     dynamic: Curves | None
     """One row per walk, with a new mini-batch at each step."""
     batches: tuple[NDArray[np.int64], ...]
-    """Sample indices of each static mini-batch."""
+    """Sample indices of each static mini-batch (empty if a loader drew them)."""
     batch_size: int | None
     norm: float
     """‖d‖, the length of the direction: a step of α moves the parameters by α·‖d‖."""
@@ -231,7 +231,7 @@ class Plane:
     static: Surfaces | None
     dynamic: Surfaces | None
     batches: tuple[NDArray[np.int64], ...]
-    """Sample indices of each static mini-batch."""
+    """Sample indices of each static mini-batch (empty if a loader drew them)."""
     batch_size: int | None
     center: tuple[float, float] | None
     """If both directions are single weights, their values at x = y = 0; add them to `x` and `y`."""

@@ -15,9 +15,9 @@ from torch import Tensor, nn
 from gradline.installing import progress_bar
 from gradline.landscape import directions
 from gradline.landscape.directions import Point
-from gradline.landscape.evaluate import ByBatch, Losses, evaluator_of
+from gradline.landscape.evaluate import ByBatch, BySample, Losses, evaluator_of
 from gradline.landscape.results import Array
-from gradline.landscape.source import Index, Numbered, Source, check_batches, require_count, source_of
+from gradline.landscape.source import Index, Loader, Numbered, check_batches, require_count, source_of
 from gradline.torch.snapshot import seed_generators
 
 T = TypeVar("T")
@@ -60,19 +60,21 @@ class Scan:
             require_count("seed", seed, 0, "it seeds generators")
         self.place = Point(model)
         self.seed = int(torch.randint(2**62, (), device="cpu")) if seed is None else seed
+        self.source, self.batch_size = source_of(data, batch_size, chunk, self.seed)
+        self.samples = self.source.samples
         self.progress = progress
-        self.batch_size = batch_size
-        self._loss, self._data, self._chunk = loss, data, chunk
-        self.source: Source
+        self.loss = loss
         self.evaluator: ByBatch
 
     @contextmanager
     def begun(self) -> Iterator[None]:
-        """Context manager that reads the data, and restores the model and random number generators at exit."""
-        with self.place.visited():
+        """Context manager that restores model, data and random number generators at exit."""
+        with self.source.unchanged(), self.place.visited():
             seed_generators(self.seed)
-            self.source, self.batch_size = source_of(self._data, self.batch_size, self._chunk, self.seed)
-            self.evaluator = evaluator_of(self._loss, self.source, self.place)
+            self.evaluator = evaluator_of(self.loss, self.source, self.place)
+            if isinstance(self.evaluator, BySample) and isinstance(self.source, Loader):
+                self.samples = sum(len(numbers) for _, numbers in self.source.pieces())
+                self.batch_size = self.source.loader.batch_size if self.batch_size is None else self.batch_size
             yield
 
     def bar(self, points: Iterable[T]) -> Iterable[T]:
@@ -87,18 +89,36 @@ class Scan:
         downhill = [-part for part in self.evaluator.gradient()]
         return directions.resolve(downhill, self.place, "the gradient of all the data")
 
-    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered:
+    def draws(self, batch_size: int | None, *, repetition: bool = False) -> Numbered | Loader:
         """Return an object that draws mini-batches of a size."""
-        samples = self.source.samples
-        if type(batch_size) is not int or not 1 <= batch_size <= samples:
-            raise ValueError(f"batch_size must be between 1 and the number of samples, {samples}, got {batch_size!r}")
-        return Numbered(samples, batch_size, self.seed, repetition=repetition)
+        if self.samples is None:
+            assert isinstance(self.source, Loader)
+            if batch_size is not None:
+                raise ValueError(
+                    f"batch_size must not be given with a DataLoader (it has its own, unless loss returns per-sample "
+                    f"losses), got {batch_size}"
+                )
+            if repetition:
+                raise ValueError("repetition must not be asked for with a DataLoader (its sampler decides), got True")
+            return self.source
+        if type(batch_size) is not int or not 1 <= batch_size <= self.samples:
+            raise ValueError(
+                f"batch_size must be between 1 and the number of samples, {self.samples}, got {batch_size!r}"
+            )
+        return Numbered(self.samples, batch_size, self.seed, repetition=repetition)
 
-    def static(self, asked: Asked) -> list[Index]:
+    def static(self, asked: Asked) -> list[Any]:
         """Return the static mini-batches: the requested number, or the given ones."""
-        if not isinstance(asked.static, int):
-            return check_batches(asked.static, self.source.samples)
-        return self.draws(self.batch_size, repetition=asked.repetition).static(asked.static) if asked.static else []
+        if isinstance(asked.static, int):
+            if not asked.static:
+                return []
+            return self.draws(self.batch_size, repetition=asked.repetition).static(asked.static)
+        if self.samples is None:
+            raise ValueError(
+                "static must be a number with a DataLoader (its samples have no numbers, unless loss returns "
+                "per-sample losses), got batches"
+            )
+        return list(check_batches(asked.static, self.samples))
 
     def walk(
         self,
@@ -110,7 +130,8 @@ class Scan:
         """Evaluate points of a grid of this shape.
 
         Returns:
-            Values and slopes of full, static and dynamic sampling, `None` if not requested, and static mini-batches.
+            Values and slopes of full, static and dynamic sampling, `None` if not requested, and the static mini-batches
+            as arrays of sample indices, which those of a loader do not have.
         """
         static = self.static(asked)
         walks = self.draws(self.batch_size, repetition=asked.repetition) if asked.dynamic else None
@@ -125,7 +146,7 @@ class Scan:
         parts = [(slice(first, last), len(static)), (slice(last, None), asked.dynamic)]
         found = [(values[part], slopes[part]) if some else None for part, some in parts]
         everything = (values[0], slopes[0]) if asked.full else None
-        return [everything, *found], tuple(static)
+        return [everything, *found], tuple(batch for batch in static if isinstance(batch, np.ndarray))
 
 
 def steps_of(steps: ArrayLike | Tensor, name: str = "steps") -> Array:

@@ -1,8 +1,14 @@
-"""The samples of a scan, and the mini-batches drawn from them: arrays of sample indices."""
+"""The data of a scan, and the mini-batches drawn from it.
+
+From tensors, a mini-batch is an array of sample indices. From a `DataLoader`, mini-batches are its own batches, unless
+the loss returns per-sample losses: then its samples are numbered by their order in an epoch that is always the same.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,21 +18,24 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from gradline.searches.arguments import require
-from gradline.torch.batches import Batches, _check_tensors, _join, _loader_epoch, unchanged
-from gradline.torch.private import leaves
+from gradline.torch import batches
+from gradline.torch.batches import Batches, _check_tensors, _loader_epoch, unchanged
 
 Index = NDArray[np.int64]
 
 
-class Source:
-    """Samples in memory: the rows of tensors, in a tuple or nested like the batches of a loader."""
+class Tensors:
+    """Data source whose samples are rows of tensors of equal length."""
 
-    def __init__(self, tensors: Any, samples: int, chunk: int) -> None:
-        self.tensors, self.samples, self.chunk = tensors, samples, chunk
+    def __init__(self, tensors: tuple[Tensor, ...], chunk: int | None) -> None:
+        self.tensors, self.samples = tensors, _check_tensors(tensors)
+        self.chunk = self.samples if chunk is None else chunk
+        self.unchanged = nullcontext
 
-    def batch(self, numbers: Index) -> Any:
+    def batch(self, numbers: Index) -> tuple[Tensor, ...]:
         """Return the mini-batch of some sample indices."""
-        return _rows(self.tensors, torch.from_numpy(numbers))
+        chosen = torch.from_numpy(numbers)
+        return tuple(tensor[chosen.to(tensor.device)] for tensor in self.tensors)
 
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
         """Yield all samples, or those of some indices, in chunks, with their indices."""
@@ -39,16 +48,45 @@ class Source:
             yield self.batch(part), part
 
 
-def _rows(tensors: Any, chosen: Tensor) -> Any:
-    if isinstance(tensors, dict):
-        return {name: _rows(part, chosen) for name, part in tensors.items()}
-    if isinstance(tensors, tuple):
-        return tuple(_rows(part, chosen) for part in tensors)
-    return tensors[chosen.to(tensors.device)]
+class Loader:
+    """Data source on a `DataLoader`, seeded so that every pass yields the same batches in the same order."""
+
+    def __init__(self, loader: DataLoader[Any], seed: int) -> None:
+        self.loader, self.seed = loader, seed
+        self.unchanged = partial(unchanged, loader)
+        self.samples = None  # known after a pass
+        self._fixed, self._walks = batches.dynamic(loader, seed=seed), batches.dynamic(loader, seed=seed + 1)
+
+    def static(self, count: int) -> list[Any]:
+        """Return the first batches of the loader."""
+        return list(self._fixed.take(count))
+
+    def draw(self, count: int) -> list[Any]:
+        """Return a new batch for each walk."""
+        return list(self._walks.take(count))
+
+    def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
+        """Yield all samples, one batch at a time, with their indices."""
+        start = 0
+        for batch in _loader_epoch(self.loader, self.seed, 0):
+            size = length(batch)
+            yield batch, np.arange(start, start + size)
+            start += size
+        if start == 0:
+            raise ValueError("data must have at least one batch, got an empty DataLoader")
 
 
-def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -> tuple[Source, int | None]:
-    """Return the samples of `data` and the size of mini-batches; a loader is read to its end."""
+def length(batch: Any) -> int:
+    """Return the number of samples of a batch: the length of its first tensor."""
+    parts = batch.values() if isinstance(batch, dict) else batch if isinstance(batch, tuple | list) else (batch,)
+    for part in parts:
+        if isinstance(part, Tensor) and part.ndim:
+            return len(part)
+    raise TypeError(f"data must give batches of tensors (samples are rows), got {type(batch).__name__}")
+
+
+def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -> tuple[Tensors | Loader, int | None]:
+    """Return the data source of `data` and the size of mini-batches."""
     if chunk is not None:
         require_count("chunk", chunk, 1, "so many samples are evaluated at a time")
     if isinstance(data, Batches):
@@ -56,16 +94,13 @@ def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -
         data = data.source
     parts = tuple(data) if isinstance(data, tuple | list) else (data,)
     if len(parts) == 1 and isinstance(parts[0], DataLoader):
-        with unchanged(parts[0]):
-            batches = list(_loader_epoch(parts[0], seed, 0))
-        whole = _join(batches)
-        size = len(leaves(batches[0])[0])
-        return Source(whole, len(leaves(whole)[0]), chunk or size), batch_size or size
+        if chunk is not None:
+            raise ValueError(f"chunk must not be given with a DataLoader (its batches are the chunks), got {chunk}")
+        return Loader(parts[0], seed), batch_size
     if not parts or not all(isinstance(part, Tensor) and part.ndim for part in parts):
         kinds = ", ".join(type(part).__name__ for part in parts) or "nothing"
         raise TypeError(f"data must be tensors of samples, one DataLoader or gradline.batches, got {kinds}")
-    samples = _check_tensors(parts)
-    return Source(parts, samples, chunk or samples), batch_size
+    return Tensors(parts, chunk), batch_size
 
 
 class Numbered:

@@ -56,12 +56,12 @@ def line(
         model: the module, or its parameters.
         loss: called with the parts of a mini-batch; returns the mean over its samples, or the per-sample losses, which
             make many mini-batches cheap.
-        data: a tensor, a tuple of tensors of equal length, a `DataLoader`, which is read once and into memory, or
-            `gradline.batches`, whose data and batch size are used.
+        data: a tensor, a tuple of tensors of equal length, a `DataLoader`, or `gradline.batches`, whose data and batch
+            size are used.
         steps: steps α in ascending order. The parameters are set to x + α·d.
         direction: the direction d, a [`Direction`][gradline.landscape.Direction]. `None`: the negative gradient of the
             loss of all data.
-        batch_size: samples per mini-batch. `None`: those of the loader.
+        batch_size: samples per mini-batch; a loader has its own.
         full: whether to evaluate all data at each step.
         static: number of mini-batches to evaluate at all steps; or a list of them, each a list of sample indices.
         dynamic: number of walks along the line with a new mini-batch at each step.
@@ -190,7 +190,7 @@ def optima(
     Args:
         model: the module, or its parameters.
         loss: as for [`line`][gradline.landscape.line].
-        data: as for [`line`][gradline.landscape.line].
+        data: as for [`line`][gradline.landscape.line]; a `DataLoader` needs per-sample losses.
         steps: steps in ascending order. The first and the last cannot be minima.
         batch_sizes: numbers of samples per mini-batch. The walks of one size do not depend on the other sizes.
         repeats: number of walks for each size.
@@ -208,6 +208,11 @@ def optima(
     require(len(at) >= 3, "steps", "at least 3", "a minimum is lower than both its neighbours", len(at))
     scan = Scan(model, loss, data, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
+        if scan.samples is None:
+            raise ValueError(
+                "loss must return per-sample losses with a DataLoader (mini-batches of many sizes are drawn), got one "
+                "that returns their mean"
+            )
         way = scan.direction(direction)
         draws = [scan.draws(size, repetition=repetition) for size in sizes]
         fixed = [] if dynamic else [batch for draw in draws for batch in draw.static(repeats)]
@@ -218,7 +223,7 @@ def optima(
             seen.append(scan.evaluator.at(batches, way, full=False))
         values, slopes = np.stack(seen).transpose(2, 1, 0).reshape(2, len(sizes), repeats, len(at))
         found = {size: Found.of(at, values[place], slopes[place]) for place, size in enumerate(sizes)}
-        return Optima(at, found, repeats, scan.source.samples, norm(way))
+        return Optima(at, found, repeats, scan.samples, norm(way))
 
 
 def projections(
