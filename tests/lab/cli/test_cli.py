@@ -169,7 +169,7 @@ def test_run_says_what_it_did(finished):
     assert "2 runs made in" in done.stderr
     assert f"gradline results {directory}" in done.stderr
     assert len(list((directory / "runs").glob("*.parquet"))) == 2
-    assert sorted(path.name for path in directory.iterdir()) == ["commands.txt", "runs"]
+    assert sorted(path.name for path in directory.iterdir()) == [".lock", "commands.txt", "runs"]
 
 
 def test_run_again_does_what_is_missing(finished, capfd):

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from gradline.lab.problems.data import cifar10, mnist, scikit
 from gradline.lab.problems.data.dataset import DataSet, Samples, ZScore, targets
-from gradline.lab.problems.data.files import DataError, Download, data_directory
+from gradline.lab.problems.data.files import DataError, Download, DownloadError, data_directory
 from gradline.lab.tools.imports import import_named
 from gradline.searches.arguments import require
 
@@ -125,13 +125,20 @@ def load(
     if stored not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64 (Z-scores are fractions), got {stored}")
     folder = data_directory(directory)
-    downloads.ensure(name, source.downloads, folder, progress=progress, may_download=download)
+    lacking = [
+        wanted
+        for wanted in source.downloads
+        if not all(any(file.under(folder).is_file() for file in choice) for choice in wanted.choices)
+    ]
+    if lacking and not download:
+        raise DownloadError(downloads.advice(name, lacking, folder, "were not to be downloaded"))
+    if lacking:
+        downloads.fetch(name, folder, progress=progress)
     try:
         samples = source.read(folder)
     except DataError as error:
-        raise DataError(
-            f"{name}: {error}. {downloads.replace_advice(name)}" if source.downloads else str(error)
-        ) from error
+        advice = f". gradline.lab.problems.data.fetch({name!r}) replaces it." if source.downloads else ""
+        raise DataError(f"{name}: {error}{advice}") from error
     return _data_set(name, samples, z_score, stored)
 
 
