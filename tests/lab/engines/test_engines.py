@@ -122,7 +122,7 @@ def test_a_state_of_another_run_is_refused():
 
 def test_a_state_of_another_engine_is_refused():
     state = begin(Ordinary, RUNS).state_dict()
-    with pytest.raises(ValueError, match="state must be of lockstep runs, version 4"):
+    with pytest.raises(ValueError, match="state must be of lockstep runs, version 5"):
         Lockstep(RUNS[:1], blobs(), state=state)
     with pytest.raises(ValueError, match="state must be of ordinary runs"):
         begin(Ordinary, RUNS, state=Lockstep(RUNS[:1], blobs()).state_dict())

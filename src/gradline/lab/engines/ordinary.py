@@ -148,7 +148,8 @@ class Ordinary:
                 loss, error = self._objective.task.test(model)
                 measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
-        self._table.fill(self._table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
+        times = angle, self._time.seconds, self._time.cpu_seconds
+        self._table.measure(self._table.iterations, measured, *times)
         finite = math.isfinite(measured.train_loss) or all(bool(x.isfinite().all()) for x in self._objective.parameters)
         if not finite:
             self._status, self._over = Status.DIVERGED, True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -35,7 +36,8 @@ def direction_batches(run: Run, samples: int) -> Batches | None:
 def ends_in_stall(run: Run, samples: int) -> bool:
     """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory."""
     batches = probe_batches(run, samples), direction_batches(run, samples)
-    return lockstep_accepts(run) and all(source is None or source.whole for source in batches)
+    plain = lockstep_accepts(dataclasses.replace(run, diagonal=True))
+    return plain and all(source is None or source.whole for source in batches)
 
 
 def stuck(record: Record[Any, Any]) -> bool:

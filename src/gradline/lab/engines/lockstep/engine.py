@@ -32,7 +32,7 @@ from gradline.lab.problems.data import DataSet
 from gradline.searches.arguments import require
 
 NAME = "lockstep"
-VERSION = 4
+VERSION = 5
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
 RANK = 32
@@ -99,6 +99,7 @@ class Lockstep:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the exact state of the runs in progress, as tensors and plain values."""
+        self._measures.flush()
         return {
             "engine": NAME,
             "version": VERSION,
@@ -111,7 +112,6 @@ class Lockstep:
                 }
                 for group in self._groups
             ],
-            "measures": self._measures.state_dict(),
         }
 
     def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
@@ -123,9 +123,6 @@ class Lockstep:
             group = Group(rows, kind.restored(saved["points"], self._layers), self._layers, self._measures)
             group.seconds = saved["seconds"]
             self._groups.append(group)
-        self._measures.load_state_dict(
-            state["measures"], {row.run.key: (row.run, row.table) for group in self._groups for row in group.rows}
-        )
 
     def _grouped(self, runs: Sequence[Run]) -> list[Group]:
         samples = len(self._layers.train)
