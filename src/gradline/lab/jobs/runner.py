@@ -122,9 +122,7 @@ class _Runner:
         self.meter = Meter(self.missing, self.settings)
         self.before = len(self.runs) - len(self.missing)
         self.stored = {run.key for run in self.runs} - {run.key for run in self.missing}
-        self.following = self.follower and Following(
-            self.follower, self.runs, self.store, self.settings.mailbox, self.message
-        )
+        self.following = self.follower and Following(self.follower, self.runs, self.store, self.settings.mailbox)
 
     def run(self) -> Summary:
         began = time.monotonic()
@@ -137,7 +135,7 @@ class _Runner:
         finally:
             if self.following:
                 self.following.update(self.stored, now=True)
-                self.following.close()
+                self.following.follower.close()
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
