@@ -45,7 +45,7 @@ class Ordinary:
 
     def __init__(self, run: Run, *, state: dict[str, Any] | None = None) -> None:
         if state is not None:
-            runs_of_state(state, NAME, VERSION, [run])(state["run"])
+            run = runs_of_state(state, NAME, VERSION, [run])[state["run"]]
         self.run = run
         self._table = Table(run.record_every)
         self._over = self._taken = False

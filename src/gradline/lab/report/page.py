@@ -17,13 +17,13 @@ from typing import Any
 import jinja2
 
 from gradline.lab.figures import FIGURES, Entry, table_3
+from gradline.lab.figures.style import Picture, picture
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.query import summary_frame
 from gradline.lab.findings.reading import traces
 from gradline.lab.findings.traces import LOGARITHMS
 from gradline.lab.report import charts, content
 from gradline.lab.report.overview import endings, overview
-from gradline.lab.report.pictures import Picture, picture
 from gradline.lab.report.sections import sections
 from gradline.lab.report.tables import results_table
 from gradline.lab.tools.files import Report, atomic_write

@@ -11,7 +11,7 @@ networks round by the position of a row in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -114,11 +114,11 @@ class Lockstep:
             ],
         }
 
-    def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
+    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
         self._evaluations = state["evaluations"]
         self._groups = []
         for saved in state["groups"]:
-            rows = [Row.restored(run(one["run"]), len(self._layers.train), one) for one in saved["rows"]]
+            rows = [Row.restored(runs[one["run"]], len(self._layers.train), one) for one in saved["rows"]]
             kind = Factored if "origin" in saved["points"] else Points
             group = Group(rows, kind.restored(saved["points"], self._layers), self._layers, self._measures)
             group.seconds = saved["seconds"]
