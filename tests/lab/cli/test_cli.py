@@ -350,6 +350,16 @@ def test_words():
     assert (ranges([0, 1, 2]), ranges([5, 3])) == ("0 to 2", "3, 5")
 
 
+@pytest.mark.skipif(os.name == "nt", reason="sh")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
+def test_closed_streams_print_nowhere(finished, closed):
+    command = f"{sys.executable} -m gradline results {finished[0]} {closed}"
+    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 0
+    assert done.stderr == ""
+    assert ("bcwd-logr" in done.stdout) == (closed == "2>&-")
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="paths are bytes")
 def test_a_path_that_the_locale_cannot_read_is_only_a_path(finished, tmp_path):
     directory = os.fsencode(tmp_path) + "/größe".encode()
