@@ -54,8 +54,10 @@ def test_the_command_shows_a_table_a_picture_a_page_and_the_line_to_paste(file, 
     assert "2 runs of 80 evaluations (12.8 epochs with batches of 32)" in shown.err
     rows = [line.split()[0] for line in shown.out.splitlines() if line.startswith(("angle ", "adam-0.001 "))]
     assert sorted(rows) == ["adam-0.001", "angle"]
-    assert re.search(r"^method +loss +lowest +error % +loss +time +× Adam$", shown.out, re.MULTILINE)
-    assert "    optimizer = gradline.Angle(model.parameters())" in shown.out
+    assert re.search(
+        r"^method +validation loss +lowest +validation error % +train loss +time +× Adam$", shown.out, re.M
+    )
+    assert "\noptimizer = gradline.Angle(model.parameters())" in shown.out
     folder = file.parent / "results" / "my_model"
     page = (folder / "report.html").read_text()
     assert page.count("<tr>") == 3

@@ -169,7 +169,7 @@ def test_run_says_what_it_did(finished):
     assert "2 runs made in" in done.stderr
     assert f"gradline results {directory}" in done.stderr
     assert len(list((directory / "runs").glob("*.parquet"))) == 2
-    assert sorted(path.name for path in directory.iterdir()) == ["commands.txt", "runs"]
+    assert sorted(path.name for path in directory.iterdir()) == [".lock", "commands.txt", "runs"]
 
 
 def test_run_again_does_what_is_missing(finished, capfd):
@@ -256,7 +256,7 @@ def test_trace_shows_values_where_the_search_sees_them():
 def test_bars():
     assert bar(-1.0, 1.0).startswith("[green]" + "█" * HALF)
     assert bar(1.0, 1.0).endswith("[red]" + "█" * HALF + "[/]")
-    assert "▏" in bar(1e-9, 1.0)
+    assert "[red]█[/]" in bar(1e-9, 1.0)
     assert "█[/][dim]│" in bar(-1e-9, 1.0)
     assert "not finite" in bar(float("nan"), 1.0)
     assert "█" not in bar(0.0, 0.0)
@@ -382,16 +382,7 @@ def test_characters_that_a_stream_does_not_have_are_escaped():
 @pytest.mark.parametrize("seeds", ["99999999999999", "9" * 30])
 def test_seeds_that_nobody_can_run_are_refused(verb, seeds, capsys):
     assert main([*verb, "--seeds", seeds]) == 2
-    assert capsys.readouterr().err == (
-        f"gradline: seeds must be at most 100,000 (each is a run to be planned), got {seeds}\n"
-    )
-
-
-def test_a_study_that_is_nested_too_deeply_is_refused(tmp_path, capsys):
-    path = tmp_path / "deep.toml"
-    path.write_text(f"seeds = {'[' * 5000}{']' * 5000}")
-    assert main(["check", str(path)]) == 2
-    assert capsys.readouterr().err.startswith(f"gradline: {path}: its values must be nested less deeply")
+    assert f"{seeds} is not in the range 1<=x<=100000" in capsys.readouterr().err
 
 
 def test_too_little_memory_is_said(monkeypatch, capsys):

@@ -16,7 +16,6 @@ def snapshot(**changes):
         "before": 40,
         "done": 50,
         "failed": 0,
-        "elsewhere": 0,
         "working": 2,
         "workers": 2,
         "evaluations": 150_000,
@@ -70,6 +69,5 @@ def test_quiet_shows_errors_only(terminal):
     assert shown(terminal=terminal, quiet=True) == "error: a worker died [brackets]\n"
 
 
-def test_failures_and_other_processes_are_counted():
-    facts = display._facts(snapshot(failed=2, elsewhere=3, rate=None, left=None))
-    assert facts[-2:] == ["3 elsewhere", "2 failed"]
+def test_failures_are_counted():
+    assert display._facts(snapshot(failed=2, rate=None, left=None))[-1] == "2 failed"

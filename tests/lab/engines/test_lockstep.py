@@ -33,15 +33,14 @@ def test_every_method_and_sampling(method):
     compare([run(method=method, sampling=sampling, direction_batch_size=size) for sampling, size in WAYS])
 
 
-@pytest.mark.parametrize("diagonal", [True, False])
 @pytest.mark.parametrize("problem", ["bcwd-logr", "bcwd-netpii", "bcwd-netpi-as-published", "mnist-net2"])
-def test_every_network_and_loss(problem, diagonal):
+def test_every_network_and_loss(problem):
     options = {"dtype": "float64", "error_samples": None}
     if problem == "mnist-net2":
         options |= {"hidden": (9, 6, 5)}
     compare(
         [
-            run(problem, method, sampling=sampling, diagonal=diagonal, problem_options=options)
+            run(problem, method, sampling=sampling, problem_options=options)
             for method in ("gols-i", "prls", "armijo")
             for sampling in Sampling
         ]
@@ -77,13 +76,12 @@ def test_a_large_network_row_by_row(monkeypatch, dtype):
         compare(runs, data=blobs(dtype=np.float32), iterations=4, tolerance=2e-3)
 
 
-@pytest.mark.parametrize("diagonal", [True, False])
 @pytest.mark.parametrize("size", [3, 20])
 @pytest.mark.parametrize("method", ["gols-i", "prls"])
-def test_gradients_as_factors_and_as_vectors(monkeypatch, method, size, diagonal):
+def test_gradients_as_factors_and_as_vectors(monkeypatch, method, size):
     monkeypatch.setattr(layers, "LARGE", 0)
     runs = [
-        run("mnist-net2", method, batch_size=size, direction_batch_size=of, diagonal=diagonal, angle=True,
+        run("mnist-net2", method, batch_size=size, direction_batch_size=of, angle=True,
             problem_options={"dtype": "float64", "error_samples": None, "hidden": (9, 6, 5)})
         for of in (None, 7)
     ]  # fmt: skip
@@ -211,7 +209,7 @@ def test_what_an_evaluation_left_is_not_overwritten_before_it_is_used(monkeypatc
     # Variances are found after points were measured: on as many samples, of as many rows, and at angles.
     monkeypatch.setattr(measures, "MOST", most)
     compare([run(method="prls", sampling=FULL, seed=seed, record_every=1) for seed in range(3)])
-    compare([run(method="prls", sampling=FULL, record_every=1, angle=True, diagonal=False)])
+    compare([run(method="prls", sampling=FULL, record_every=1, angle=True)])
     sizes = [(120, False), (120, True)]
     compare([run(method="prls", batch_size=20, direction_batch_size=s, repetition=r, seed=int(r)) for s, r in sizes])
 

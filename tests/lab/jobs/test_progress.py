@@ -19,8 +19,8 @@ def clock(monkeypatch):
 
 @pytest.fixture
 def meter(tmp_path, monkeypatch):
-    """Four runs of two problems; an evaluation of the second takes ten times as long as estimated."""
-    monkeypatch.setattr(progress, "cost", lambda run: float(run.budget))
+    """Four runs of two problems; an evaluation of the second costs ten times as much."""
+    monkeypatch.setattr(progress, "cost", lambda run: run.budget * {"small": 1.0, "large": 10.0}[run.problem.name])
     same = {"batch_size": 10, "sampling": Sampling.DYNAMIC, "budget": 100}
     runs = [
         SimpleNamespace(key=f"{name}{seed}", problem=SimpleNamespace(name=name), **same)
@@ -36,30 +36,32 @@ def report(directory, task, evaluations):
     (directory / task.name).write_text(json.dumps({"evaluations": evaluations, "made": evaluations, "saved": 0}))
 
 
-def test_the_time_in_which_workers_start_is_not_in_the_rate(meter):
-    for now in range(10):
-        assert meter._rate(float(now), 0) is None
-    assert meter._rate(10.0, 100) is None
-    assert meter._rate(14.0, 500) == pytest.approx(100.0)  # 5 s since the last time at which nothing was made
+def shown(meter, tasks):
+    return meter.snapshot(tasks, runs=4, before=0, done=0, failed=0, workers=2)
 
 
-def test_problems_are_weighed_by_the_time_their_evaluations_were_seen_to_take(meter, clock, tmp_path):
-    def shown(tasks):
-        return meter.snapshot(tasks, runs=4, before=0, done=0, failed=0, elsewhere=0, working=1, workers=1)
-
-    small, _, large, _ = meter.tasks
-    assert shown(meter.tasks).left is None
-    for seconds, evaluations in ((10.0, 10), (20.0, 60)):  # a fifth of the estimate
-        clock.seconds = seconds
+def test_the_time_in_which_workers_start_is_not_in_the_rate(meter, clock, tmp_path):
+    small = meter.tasks[0]
+    for clock.seconds in range(10):
+        assert shown(meter, meter.tasks).rate is None
+    rates = []
+    for clock.seconds, evaluations in ((10.0, 20), (14.0, 50)):
         report(tmp_path, small, evaluations)
-        first = shown([small])
-    assert (first.left, first.fraction) == pytest.approx((0.2 * 340, 60 / 400))
+        rates.append(shown(meter, [small]).rate)
+    assert rates == [None, pytest.approx(10.0)]  # 5 s since the last time at which nothing was made
+
+
+def test_problems_are_weighed_by_the_cost_of_their_evaluations(meter, clock, tmp_path):
+    small, _, large, _ = meter.tasks
+    assert shown(meter, meter.tasks).left is None
+    clock.seconds = 10.0
+    report(tmp_path, small, 50)
+    report(tmp_path, large, 20)
+    first = shown(meter, [small, large])
+    assert (first.working, first.evaluations, first.total_evaluations) == (2, 70, 400)
+    assert first.fraction == pytest.approx((50 + 10 * 20) / 2200)
+    assert first.left == pytest.approx(10.0 * (2200 - 250) / 250)
     meter.finish({"small0"})
-    for seconds, evaluations in ((30.0, 10), (50.0, 20)):  # ten times as long
-        clock.seconds = seconds
-        report(tmp_path, large, evaluations)
-        second = shown([large])
-    assert second.left == pytest.approx(0.2 * 100 + 2.0 * 180)
-    assert second.fraction == pytest.approx(1.0 - second.left / (0.2 * 200 + 2.0 * 200))
-    assert second.evaluations == 120
-    assert second.total_evaluations == 400
+    assert shown(meter, [large]).fraction == pytest.approx((100 + 10 * 20) / 2200)
+    meter.finish({run.runs[0].key for run in meter.tasks})
+    assert shown(meter, []).fraction == 1.0

@@ -273,7 +273,7 @@ def test_a_signal_writes_a_checkpoint_and_resume_equals_uninterrupted(tmp_path, 
     assert program.returncode == 130, err
     assert "stopping: writing checkpoints" in out
     assert has_state(tmp_path)
-    assert not list((tmp_path / "runners").glob("*")) if (tmp_path / "runners").exists() else True
+    assert not (tmp_path / "runners").exists()
     listener = Listener()
     run(small(seeds=4, budget=60), tmp_path, observer=listener)
     assert any("resuming" in text for text in listener.messages)
@@ -297,7 +297,6 @@ def test_runs_of_a_runner_that_is_killed_are_taken_over(tmp_path, hold):
     first = python(PROGRAM, tmp_path, "inline", GRADLINE_FAKE_PACE=0.03, GRADLINE_FAKE_HOLD=hold)
     wait_until(lambda: has_state(tmp_path))
     second = python(PROGRAM, tmp_path, "inline")
-    wait_until(lambda: len(list((tmp_path / "runners").glob("*.lock"))) == 2)
     assert "waiting" in second.stdout.readline()
     first.kill()
     first.communicate()

@@ -349,7 +349,7 @@ def test_the_data_need_no_torch_and_nothing_else_before_it_is_used():
     [
         ("sklearn", "data.load('iris')", "the Iris data needs scikit-learn"),
         ("platformdirs", "data.load('iris')", "finding the cache folder needs platformdirs"),
-        ("filelock", "data.fetch('mnist', sys.argv[0] + 'none')", "downloading needs filelock"),
+        ("pooch", "data.fetch('mnist', sys.argv[0] + 'none')", "downloading needs pooch"),
     ],
 )
 def test_a_missing_package_is_named_with_the_way_to_get_it(missing, call, purpose, tmp_path):

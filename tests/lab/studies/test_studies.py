@@ -195,7 +195,6 @@ MISTAKES = {
     "seeds = 3\nbatch_sizes = [4, 0]": "line 2: batch_sizes: must be whole, and at least 1, got 0",
     "\nseeds = 0": "line 2: seeds: must be whole, and at least 1, got 0",
     "seeds = [1, -1]": "line 1: seeds: must be whole, and at least 0, got -1",
-    "seeds = 99999999999999": r"line 1: seeds: must be at most 100,000 \(each is a run to be planned\), got 9+",
     "seeds = []": r"line 1: seeds: must have at least one entry \(nothing would be run\), got \[\]",
     "budget = 1e3": r"line 1: budget: must be whole, and at least 1, got 1000\.0",
     'angle = "yes"': "line 1: angle: must be true or false, got 'yes'",
@@ -203,7 +202,7 @@ MISTAKES = {
     'direction_batch_sizes = ["sam"]': (
         r"line 1: direction_batch_sizes: must be whole numbers from 1 on or \"same\", got 'sam'"
     ),
-    "seeds = 3\nbudget = ": r"line 2: this is not TOML: Invalid value \(column 10\)",
+    "seeds = 3\nbudget = ": r"this is not TOML: Invalid value \(at line 2, column 10\)",
     '[[problem]]\nlike = "iris"': r"line 1: problem: name is missing \(runs and files are named by it\)",
     '[[problem]]\nname = "a/b"\nlike = "iris"': r"line 2: problem.name: must be letters, digits.*got 'a/b'",
     'name = "../../../x"': r"line 1: name: must be letters, digits.*\(files are named by it\), got '../../../x'",

@@ -112,8 +112,6 @@ def _facts(snapshot: Snapshot, *, left: bool = True) -> list[str]:
     if snapshot.rate is not None:
         facts.append(f"{count(snapshot.rate)}/s")
     facts.append(f"{snapshot.working}/{snapshot.workers} workers")
-    if snapshot.elsewhere:
-        facts.append(f"{count(snapshot.elsewhere)} elsewhere")
     if snapshot.failed:
         facts.append(f"{count(snapshot.failed)} failed")
     if left and snapshot.left is not None:

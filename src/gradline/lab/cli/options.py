@@ -52,7 +52,7 @@ def study_options(verb: F) -> F:
     """
 
     @click.argument("study")
-    @click.option("--seeds", type=whole, metavar="N", help="Run seeds 0 to N-1 of each setting.")
+    @click.option("--seeds", type=click.IntRange(1, 100_000), metavar="N", help="Run seeds 0 to N-1 of each setting.")
     @click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run.")
     @click.option("--batch-size", type=whole, multiple=True, metavar="B", help="Samples in a batch. Repeatable.")
     @click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable.")

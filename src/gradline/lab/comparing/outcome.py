@@ -19,7 +19,6 @@ from gradline.lab.findings.training import CaseMethod
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
 from gradline.lab.report.page import template
-from gradline.lab.report.pictures import picture
 from gradline.lab.report.tables import text_table
 from gradline.lab.studies import Study, plan
 from gradline.lab.tools.files import atomic_write
@@ -194,7 +193,7 @@ def write(found: Outcome, directory: Path) -> Path:
         runs=plural(len(found.study.seeds), "run"),
         found=found,
         cells=text_table(*found.cells()),
-        curves=picture("curves", "Along training", CAPTION, partial(draw, found)),
+        curves=style.picture("curves", "Along training", CAPTION, partial(draw, found)),
     )
     with atomic_write(directory / PAGE) as file:
         file.write(text.encode())

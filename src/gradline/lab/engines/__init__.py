@@ -58,8 +58,8 @@ def make(runs: Sequence[Run], state: dict[str, Any] | None = None) -> Engine:
 def lockstep_accepts(run: Run) -> bool:
     """Return whether the lock-step engine can make a run, by its problem, search, direction and average.
 
-    It makes runs of fully connected networks, steepest descent, and searches that observe slopes, values, or moments at
-    their origins. The ordinary engine makes all others.
+    It makes runs of fully connected networks, steepest descent, and searches that observe slopes, values, or moments
+    (with `diagonal` variances) at their origins. The ordinary engine makes all others.
     """
     problem, method = run.problem, run.method
     return (
@@ -69,7 +69,7 @@ def lockstep_accepts(run: Run) -> bool:
         and isinstance(method, SearchMethod)
         and method.direction is None
         and not method.average
-        and observes(method.search) in (Slope, Value, Moments)
+        and observes(method.search) in ((Slope, Value, Moments) if run.diagonal else (Slope, Value))
         and observes_at_probes(method.search) in (Slope, Value)
     )
 

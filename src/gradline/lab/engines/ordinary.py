@@ -45,7 +45,7 @@ class Ordinary:
 
     def __init__(self, run: Run, *, state: dict[str, Any] | None = None) -> None:
         if state is not None:
-            runs_of_state(state, NAME, VERSION, [run])(state["run"])
+            run = runs_of_state(state, NAME, VERSION, [run])[state["run"]]
         self.run = run
         self._table = Table(run.record_every)
         self._over = self._taken = False
@@ -148,7 +148,8 @@ class Ordinary:
                 loss, error = self._objective.task.test(model)
                 measured = measured._replace(test_loss=loss, test_error=error)
             model.train(was_training)
-        self._table.fill(self._table.reserve(angle, self._time.seconds, self._time.cpu_seconds), measured)
+        times = angle, self._time.seconds, self._time.cpu_seconds
+        self._table.measure(self._table.iterations, measured, *times)
         finite = math.isfinite(measured.train_loss) or all(bool(x.isfinite().all()) for x in self._objective.parameters)
         if not finite:
             self._status, self._over = Status.DIVERGED, True

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 from gradline.lab.engines import lockstep_accepts
@@ -35,7 +36,8 @@ def direction_batches(run: Run, samples: int) -> Batches | None:
 def ends_in_stall(run: Run, samples: int) -> bool:
     """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory."""
     batches = probe_batches(run, samples), direction_batches(run, samples)
-    return lockstep_accepts(run) and all(source is None or source.whole for source in batches)
+    plain = lockstep_accepts(dataclasses.replace(run, diagonal=True))
+    return plain and all(source is None or source.whole for source in batches)
 
 
 def stuck(record: Record[Any, Any]) -> bool:
@@ -46,21 +48,14 @@ def stuck(record: Record[Any, Any]) -> bool:
     return record.outcome.step == 0.0 and bool(record.outcome.memory == record.memory)
 
 
-def runs_of_state(state: dict[str, Any], engine: str, version: int, runs: Sequence[Run]) -> Callable[[str], Run]:
-    """Return a function that finds a run by its key, or raise a `ValueError` for the state of another engine."""
+def runs_of_state(state: dict[str, Any], engine: str, version: int, runs: Sequence[Run]) -> dict[str, Run]:
+    """Return the runs by their keys, or raise a `ValueError` for the state of another engine."""
     if (state["engine"], state["version"]) != (engine, version):
         raise ValueError(
             f"state must be of {engine} runs, version {version} (what this gradline reads), "
             f"got {state['engine']!r}, version {state['version']!r}"
         )
-    known = {run.key: run for run in runs}
-
-    def find(key: str) -> Run:
-        if key not in known:
-            raise ValueError(f"runs must contain those of the state (they go on), but {key} is missing")
-        return known[key]
-
-    return find
+    return {run.key: run for run in runs}
 
 
 def check_variances(run: Run, samples: int) -> None:

@@ -1,18 +1,20 @@
-"""Settings and layout of all figures, and writing them to files. Colours and strokes: `gradline.plot.inks`.
+"""Settings and layout of all figures; writing them to files and into pages. Colours: `gradline.plot.inks`.
 
 Surfaces have a colour map whose lightness rises steadily, so that they are legible in grey too.
 """
 
 from __future__ import annotations
 
+import base64
+import io
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradline.lab.tools.files import atomic_write
 from gradline.lab.tools.imports import import_extra
-from gradline.plot.inks import LIGHT, Inks
+from gradline.plot.inks import DARK, LIGHT, Inks
 
 if TYPE_CHECKING:  # other modules have these types from here, as `style.Figure`
     from matplotlib.axes import Axes as Axes
@@ -24,6 +26,8 @@ WIDTH = 7.2
 """The width of a page's text, in inches."""
 PIXELS = 200
 """Pixels of an inch, in PNG."""
+PICTURE_PIXELS = 130
+"""Pixels of an inch, in a page."""
 FILES = (".pdf", ".png")
 
 
@@ -113,3 +117,34 @@ def save(
         with settings(), atomic_write(written[-1], sync=False) as file:
             figure.savefig(file, **options)
     return written
+
+
+class Picture(NamedTuple):
+    """A picture: its id, title and caption, its addresses for light and dark pages, and its size in pixels."""
+
+    id: str
+    title: str
+    caption: str
+    light: str
+    dark: str
+    width: int
+    height: int
+
+
+def picture(name: str, title: str, caption: str, draw: Callable[[Inks], Figure]) -> Picture:
+    """Return a picture of what a function draws in given inks."""
+    light = draw(LIGHT)
+    width, height = (round(PICTURE_PIXELS * inches) for inches in light.get_size_inches())
+    return Picture(name, title, caption, _address(light, LIGHT), _address(draw(DARK), DARK), width, height)
+
+
+def _address(drawn: Figure, inks: Inks) -> str:
+    """Return a `data:` address: a PNG in 256 colours, a third of the size. Pillow comes with matplotlib."""
+    from PIL import Image
+
+    buffer, small = io.BytesIO(), io.BytesIO()
+    with settings(inks):
+        drawn.savefig(buffer, dpi=PICTURE_PIXELS, format="png")
+    image = Image.open(buffer).convert("RGB")
+    image.quantize(256, method=Image.Quantize.MEDIANCUT, dither=Image.Dither.NONE).save(small, "PNG", optimize=True)
+    return "data:image/png;base64," + base64.b64encode(small.getvalue()).decode("ascii")

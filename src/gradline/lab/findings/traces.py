@@ -12,6 +12,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -49,42 +50,15 @@ class Trace(Header):
 
     # ---- what was run
 
-    @property
-    def problem(self) -> str:
-        return self.run.problem.name
-
-    @property
-    def method(self) -> str:
-        return self.run.method.name
-
-    @property
-    def batch_size(self) -> int:
-        return self.run.batch_size
-
-    @property
-    def seed(self) -> int:
-        return self.run.seed
-
-    @property
-    def budget(self) -> int:
-        return self.run.budget
-
-    @property
-    def sampling(self) -> str:
-        return self.run.sampling.value
-
-    @property
-    def direction_batch_size(self) -> int | None:
-        return self.run.direction_batch_size
-
-    @property
-    def key(self) -> str:
-        return self.run.key
-
-    @property
-    def setting(self) -> str:
-        """What methods are compared on: the problem and the batch size."""
-        return self.run.setting
+    problem = property(attrgetter("run.problem.name"))
+    method = property(attrgetter("run.method.name"))
+    batch_size = property(attrgetter("run.batch_size"))
+    seed = property(attrgetter("run.seed"))
+    budget = property(attrgetter("run.budget"))
+    sampling = property(attrgetter("run.sampling.value"))
+    direction_batch_size = property(attrgetter("run.direction_batch_size"))
+    key = property(attrgetter("run.key"))
+    setting = property(attrgetter("run.setting"))
 
     @property
     def variant(self) -> tuple[Any, ...]:

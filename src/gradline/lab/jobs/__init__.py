@@ -1,1 +1,1 @@
-"""Runs as jobs: what a run is, its store, checkpoints, locks, executors and progress."""
+"""Runs as jobs: what a run is, its store, checkpoints, executors and progress."""

@@ -15,7 +15,7 @@ from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.problems import Problem
 
 MOST_ROWS = 128
-"""Largest number of runs of one task; each of them holds a lock."""
+"""Largest number of runs of one task."""
 FEWEST_ROWS = 4
 """Tasks with fewer runs are not made to balance the load: an engine of few runs is mostly overhead."""
 MOST_BYTES = 1 << 30

@@ -7,8 +7,6 @@ are stored elsewhere.
 from __future__ import annotations
 
 import time
-import zipfile
-from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Protocol
@@ -36,48 +34,31 @@ class Follower(Protocol):
 
 
 class Following:
-    """Passes what workers wrote into a folder, and stored results of runs, to a follower.
+    """Passes what workers wrote into a folder, and stored results of runs, to a follower."""
 
-    After an `OSError` of the follower nothing more is passed, and a message says so; the study goes on.
-    """
-
-    def __init__(
-        self, follower: Follower, runs: list[Run], store: Store, folder: Path, message: Callable[[str], None]
-    ) -> None:
-        self._follower: Follower | None = follower
+    def __init__(self, follower: Follower, runs: list[Run], store: Store, folder: Path) -> None:
+        self.follower = follower
         self._runs = {run.key: run for run in runs}
         self._store = store
         self._folder = folder
-        self._message = message
         self._measured: dict[str, tuple[Run, Measurements]] = {}
         self._finished: set[str] = set()
         self._next = 0.0
 
     def update(self, stored: set[str], *, now: bool = False) -> None:
         """Read partial results, and results of `stored` runs, if the interval has passed or `now` is true."""
-        if self._follower is None or not (now or time.monotonic() >= self._next):
+        if not (now or time.monotonic() >= self._next):
             return
         for path in self._folder.glob(f"*{SUFFIX}"):
             for key, measured in read(path).items():
                 if key in self._runs and key not in self._finished:
                     self._measured[key] = self._runs[key], measured
-        for key in (stored & set(self._runs)) - self._finished:
+        for key in stored - self._finished:
             with suppress(KeyError):  # it exists but cannot be read, which the store reports
                 self._measured[key] = self._runs[key], measurements(self._store.load(key).columns)
                 self._finished.add(key)
-        self._try(lambda follower: follower.follow(self._measured, self._finished))
+        self.follower.follow(self._measured, self._finished)
         self._next = time.monotonic() + INTERVAL
-
-    def close(self) -> None:
-        self._try(lambda follower: follower.close())
-
-    def _try(self, call: Callable[[Follower], None]) -> None:
-        if self._follower is not None:
-            try:
-                call(self._follower)
-            except OSError as error:
-                self._follower = None
-                self._message(f"the live view ends here ({error}); the study goes on")
 
 
 def write(path: Path, runs: dict[str, Measurements]) -> None:
@@ -92,5 +73,5 @@ def read(path: Path) -> dict[str, Measurements]:
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             return {key: dict(zip(PARTIAL_COLUMNS, rows, strict=True)) for key, rows in file.items()}
-    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile):
+    except OSError:
         return {}

@@ -150,17 +150,13 @@ class Table:
         self._next = (evaluations // self._every + 1) * self._every
         return True
 
-    def reserve(self, angle: float = _NAN, seconds: float = _NAN, cpu_seconds: float = _NAN) -> int:
-        """Add a row for measurements of the last iteration, and return its index for `fill`."""
-        self._measured.extend((self.iterations, *(_NAN for _ in Measured._fields), angle, seconds, cpu_seconds))
-        return len(self._measured) - len(_MEASURED)
-
-    def fill(self, place: int, measured: Sequence[float]) -> None:
-        """Fill a reserved row with losses and errors, in the order of `Measured`."""
-        self._measured[place + 1 : place + 1 + len(measured)] = array("d", measured)
+    def measure(self, iteration: int, measured: Sequence[float], *times: float) -> None:
+        """Add measurements of an iteration: losses and errors as in `Measured`, then angle, seconds and CPU seconds."""
+        missing = (_NAN for _ in _TIMES[len(times) :])
+        self._measured.extend((iteration, *Measured(*measured), *times, *missing))
 
     def columns(self) -> Columns:
-        """Return the columns of `COLUMNS`; rows that are reserved but not filled are NaN."""
+        """Return the columns of `COLUMNS`."""
         rows = np.array(self._iterations).reshape(-1, len(_ITERATION))
         columns: Columns = dict(zip(_ITERATION, rows.T, strict=True))
         columns["iteration"] = np.arange(len(rows))

@@ -4,8 +4,7 @@
   again into the same directory computes what is missing, from the checkpoints.
 * The task of a worker that dies is given to another one. A task that fails is repeated run by run, so that one bad run
   does not fail its group; a run that fails alone is reported, and the others continue.
-* Several runners may share a directory: each run is locked while a worker computes it, and a runner waits for the runs
-  of others.
+* One runner at a time works in a directory: another one waits for it, and then computes what is still missing.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import signal
 import threading
 import time
 import uuid
-from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Executor, Future, wait
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -29,13 +28,12 @@ import filelock
 from gradline.lab.jobs.checkpoints import Checkpoint, Checkpoints
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
-from gradline.lab.jobs.locks import is_free, remove_locks
 from gradline.lab.jobs.partial import INTERVAL, Follower, Following
 from gradline.lab.jobs.progress import Meter, Observer, Snapshot
 from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
-from gradline.lab.jobs.work import Task, TaskError, TaskReport, WorkerSettings, execute
+from gradline.lab.jobs.work import Task, TaskError, WorkerSettings, execute
 from gradline.lab.tools.arguments import require_count
 from gradline.lab.tools.files import remove_temporary_files
 from gradline.lab.tools.formatting import plural
@@ -45,8 +43,6 @@ DEATHS = 3
 """Workers that may die over one task without progress before its runs are tried alone, or given up."""
 SILENCE = 180.0
 """Seconds without progress of any worker after which a message says so."""
-ELSEWHERE_INTERVAL = 2.0
-"""Seconds between two checks of runs that another process works on."""
 
 
 @dataclass(frozen=True)
@@ -92,10 +88,10 @@ def run_all(
     require_count("threads", threads, "threads of torch")
     require(checkpoint_every > 0.0, "checkpoint_every", "above 0", "it is a time", checkpoint_every)
     check_backend(backend)
-    directory = Path(out).resolve()
-    with _mailbox(directory) as mailbox:
+    directory, observer = Path(out).resolve(), observer or Observer()
+    with _mailbox(directory, observer) as mailbox:
         settings = WorkerSettings(directory, mailbox, checkpoint_every, threads, None if follower is None else INTERVAL)
-        return _Runner(runs, settings, workers, backend, observer or Observer(), follower, make_engine, key).run()
+        return _Runner(runs, settings, workers, backend, observer, follower, make_engine, key).run()
 
 
 @dataclass
@@ -117,10 +113,8 @@ class _Runner:
         self.store = Store(self.settings.directory, report=self.message)
         self.checkpoints = Checkpoints(self.settings.directory, report=self.message)
         self.failures: list[Failure] = []
-        self.tasks: dict[Future[TaskReport], Task] = {}
+        self.tasks: dict[Future[list[str]], Task] = {}
         self.deaths: dict[str, tuple[int, float]] = {}  # of each task: number, and evaluations at the last one
-        self.elsewhere: dict[str, Run] = {}
-        self.made: set[str] = set()  # by the workers of this runner
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
         self.progress = 0, time.monotonic()  # evaluations, and when they were first reported
@@ -128,9 +122,7 @@ class _Runner:
         self.meter = Meter(self.missing, self.settings)
         self.before = len(self.runs) - len(self.missing)
         self.stored = {run.key for run in self.runs} - {run.key for run in self.missing}
-        self.following = self.follower and Following(
-            self.follower, self.runs, self.store, self.settings.mailbox, self.message
-        )
+        self.following = self.follower and Following(self.follower, self.runs, self.store, self.settings.mailbox)
 
     def run(self) -> Summary:
         began = time.monotonic()
@@ -138,18 +130,17 @@ class _Runner:
             if self.missing:
                 with self.listening(), open_executor(self.backend, self.wanted_workers) as (executor, self.workers):
                     self.observer.update(self.snapshot())
-                    self.submit(executor, self.missing)
+                    self.submit(executor)
                     self.loop(executor)
         finally:
             if self.following:
                 self.following.update(self.stored, now=True)
-                self.following.close()
+                self.following.follower.close()
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
         self.checkpoints.remove_finished(self.stored)
-        remove_locks(self.settings.directory, self.stored)
-        counts = len(self.runs), self.before, len(self.made)
+        counts = len(self.runs), self.before, len(self.stored) - self.before
         return Summary(self.settings.directory, *counts, tuple(self.failures), time.monotonic() - began)
 
     def message(self, text: str) -> None:
@@ -158,12 +149,10 @@ class _Runner:
             self.messages.add(text)
             self.observer.message(text)
 
-    def submit(self, executor: Executor, runs: Sequence[Run]) -> None:
-        """Group runs, those of a checkpoint together, and submit the groups."""
-        free = [run for run in runs if is_free(self.settings.directory, run.key)]
-        rest = {run.key: run for run in free}
-        self.wait_for(run for run in runs if run.key not in rest)
-        for checkpoint in self.checkpoints.usable(free, self.store):
+    def submit(self, executor: Executor) -> None:
+        """Group the missing runs, those of a checkpoint together, and submit the groups."""
+        rest = {run.key: run for run in self.missing}
+        for checkpoint in self.checkpoints.usable(self.missing, self.store):
             unfinished = tuple(rest.pop(run.key) for run in checkpoint.runs if run.key in rest)
             if checkpoint.has_state:
                 self.message(f"resuming {plural(len(unfinished), 'run')} from {checkpoint.path.name}")
@@ -184,11 +173,8 @@ class _Runner:
         self.tasks[executor.submit(execute, task, self.settings, self.make_engine)] = task
 
     def loop(self, executor: Executor) -> None:
-        checked = time.monotonic()
-        while self.tasks or (self.elsewhere and not self.interrupted):
+        while self.tasks:
             ended, _ = wait(self.tasks, timeout=0.5, return_when=FIRST_COMPLETED)
-            if not self.tasks:
-                time.sleep(0.5)
             for future in ended:
                 self.finish_task(executor, future, self.tasks.pop(future))
             if self.interrupted:
@@ -196,9 +182,6 @@ class _Runner:
                 for future in [future for future in self.tasks if future.cancel()]:
                     del self.tasks[future]
                 continue  # the last snapshot stays: workers that stop remove their progress
-            if self.elsewhere and time.monotonic() - checked > ELSEWHERE_INTERVAL:
-                checked = time.monotonic()
-                self.check_elsewhere(executor)
             snapshot = self.snapshot()
             self.observer.update(snapshot)
             self.warn_if_silent(snapshot.evaluations)
@@ -213,43 +196,25 @@ class _Runner:
         elif now - self.progress[1] > SILENCE:
             self.message("workers have reported nothing for minutes: are there any left? The study waits for them")
 
-    def finish_task(self, executor: Executor, future: Future[TaskReport], task: Task) -> None:
+    def finish_task(self, executor: Executor, future: Future[list[str]], task: Task) -> None:
         """Record the results of a task that has ended, and submit its failed runs again."""
-        report, error = None, None
+        stored = {run.key for run in task.runs if self.store.has(run)}
+        self.stored |= stored
+        self.meter.finish(stored)
         try:
-            report = future.result()
-        except Exception as raised:
-            error = raised
-        new = self.note_stored(task.runs)
-        self.made |= new if report is None else set(report.saved)
-        if report is not None:
-            for text in report.messages:
+            for text in future.result():
                 self.message(text)
-            self.wait_for(run for run in self.unfinished(task.runs) if run.key in report.busy)
-        elif isinstance(error, CancelledError):  # by us, or by a cluster that has lost its scheduler
+        except CancelledError:  # by us, or by a cluster that has lost its scheduler
             if not self.interrupted:
                 self.give_up(task, "the cluster gave it up (is its scheduler gone?)")
-        elif isinstance(error, TaskError):
+        except TaskError as error:
             self.retry_alone(executor, task, error.error, error.trace)
-        elif error is not None and died(error):
-            self.resubmit(executor, task)
-        else:
-            self.give_up(task, f"{type(error).__name__}: {error}")
+        except Exception as error:
+            if died(error):
+                self.resubmit(executor, task)
+            else:
+                self.give_up(task, f"{type(error).__name__}: {error}")
         self.settings.remove_reports(task)
-
-    def wait_for(self, runs: Iterable[Run]) -> None:
-        """Wait for runs that another process computes."""
-        busy = {run.key: run for run in runs}
-        if busy and not self.elsewhere:
-            self.message(f"{plural(len(busy), 'run')} being made by another process: waiting for the results")
-        self.elsewhere |= busy
-
-    def note_stored(self, runs: Iterable[Run]) -> set[str]:
-        """Note which runs are stored, and return the keys of those that are new."""
-        new = {run.key for run in runs if self.store.has(run)} - self.stored
-        self.stored |= new
-        self.meter.finish(new)
-        return new
 
     def unfinished(self, runs: Iterable[Run]) -> tuple[Run, ...]:
         """Return the runs without a result."""
@@ -288,26 +253,13 @@ class _Runner:
         self.meter.finish({run.key for run in runs})
         self.observer.error(f"{runs[0].key} failed: {reason}" if runs else reason)
 
-    def check_elsewhere(self, executor: Executor) -> None:
-        """Check runs of other processes: stored by now, still in progress, or left by a process that died."""
-        self.note_stored(self.elsewhere.values())
-        self.elsewhere = {run.key: run for run in self.unfinished(self.elsewhere.values())}
-        free = [run for key, run in self.elsewhere.items() if is_free(self.settings.directory, key)]
-        for run in free:
-            del self.elsewhere[run.key]
-        self.submit(executor, free)
-
     def snapshot(self) -> Snapshot:
-        tasks = [task for future, task in self.tasks.items() if not future.done()]
-        reports = [report for report in map(self.meter.report, tasks) if report]
         return self.meter.snapshot(
-            tasks,
+            [task for future, task in self.tasks.items() if not future.done()],
             runs=len(self.runs),
             before=self.before,
-            done=len(self.stored) - self.before + sum(report["saved"] for report in reports),
+            done=len(self.stored) - self.before,
             failed=len(self.failures),
-            elsewhere=len(self.elsewhere),
-            working=min(len(reports), self.workers),
             workers=self.workers,
         )
 
@@ -334,34 +286,29 @@ class _Runner:
 
 
 @contextmanager
-def _mailbox(directory: Path) -> Iterator[Path]:
-    """Context manager with a folder for the reports of this runner's workers."""
-    runners = directory / "runners"
-    runners.mkdir(parents=True, exist_ok=True)
-    _clean_up(directory)
-    mailbox = runners / uuid.uuid4().hex[:12]
+def _mailbox(directory: Path, observer: Observer) -> Iterator[Path]:
+    """Context manager with the lock of a directory, and in it a folder for the reports of this runner's workers."""
+    directory.mkdir(parents=True, exist_ok=True)
+    lock = filelock.FileLock(directory / ".lock")
     try:
-        with filelock.FileLock(mailbox.with_suffix(".lock")):
-            mailbox.mkdir()
+        held = lock.acquire(timeout=0)
+    except filelock.Timeout:
+        observer.message(f"another process makes runs in {directory}: waiting for it")
+        held = lock.acquire()
+    with held:
+        _clean_up(directory)  # after a runner that was killed
+        mailbox = directory / "runners" / uuid.uuid4().hex[:12]
+        mailbox.mkdir(parents=True)
+        try:
             yield mailbox
-    finally:
-        _clean_up(directory)
+        finally:
+            _clean_up(directory)
 
 
 def _clean_up(directory: Path) -> None:
-    """Remove the files of runners that have ended, and empty folders."""
-    alive = False
-    for lock in (directory / "runners").glob("*.lock"):
-        try:
-            with filelock.FileLock(lock, timeout=0):
-                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
-                lock.unlink(missing_ok=True)
-        except filelock.Timeout:
-            alive = True
-    if alive:
-        return
+    """Remove what a runner needs while it works."""
+    shutil.rmtree(directory / "runners", ignore_errors=True)
     for folder in ("runs", "checkpoints"):
         remove_temporary_files(directory / folder)
-    for folder in ("checkpoints", "locks", "runners"):
-        with suppress(OSError):
-            (directory / folder).rmdir()
+    with suppress(OSError):  # it is not empty
+        (directory / "checkpoints").rmdir()

@@ -1,15 +1,13 @@
 """Write the curves of a study for TensorBoard while it runs.
 
 There is one curve for each setting (problem, batch size, method): the median over the runs that have reached a number
-of evaluations. If a later run changes points that were written, the curve is written again from there on, after an
-event that makes TensorBoard discard the old points, as after a crash.
+of evaluations. If later runs change points that were written, the curve is written again from there on when a run has
+ended, after an event that makes TensorBoard discard the old points, as after a crash.
 """
 
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -30,18 +28,13 @@ TAGS = {
 }
 POINTS = 300
 """Largest number of points of a curve."""
-FEW = 20
-"""Number of points that may be rewritten at any time; more are rewritten after `REST` or when a run has ended."""
-REST = 60.0
-"""Seconds between two rewritings of many points."""
 
 
 class TensorBoard:
     """Follower that writes event files, in one folder for each setting; they supersede those that are there."""
 
-    def __init__(self, folder: str | os.PathLike[str], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
         self.folder = Path(folder)
-        self._clock = clock
         import_extra("tensorboard", "writing for TensorBoard", "tensorboard")
         self._make: Any = import_module("torch.utils.tensorboard").SummaryWriter
         self._curves: dict[tuple[Any, ...], _Curve] = {}
@@ -56,57 +49,46 @@ class TensorBoard:
                 folder = self.folder / folder_of(runs[0][0])
                 purge = 0 if any(folder.glob("events.*")) else None
                 self._curves[setting] = _Curve(self._make(str(folder), purge_step=purge, flush_secs=5))
-            ended = sum(run.key in finished for run, _ in runs)
-            self._curves[setting].write(runs, ended, self._clock())
+            self._curves[setting].write(runs, sum(run.key in finished for run, _ in runs))
 
     def close(self) -> None:
         for curve in self._curves.values():
-            curve.finish()
+            curve.writer.close()
 
 
 class _Curve:
     """The curve of one setting, and its points that have been written."""
 
     def __init__(self, writer: Any) -> None:
-        self._writer = writer
+        self.writer = writer
         self._written: Array = np.empty((len(PARTIAL_COLUMNS), 0))
-        self._latest: Array = self._written
         self._ended = 0
-        self._rewritten = -REST
 
-    def write(self, runs: list[tuple[Run, Measurements]], ended: int, now: float) -> None:
-        """Write the medians of runs, `ended` of which have ended, that are new or have changed."""
-        self._latest = medians(runs)
-        same = _shared(self._written, self._latest)
-        again = self._written.shape[1] - same
-        if again > FEW and ended == self._ended and now - self._rewritten < REST:
-            return
-        if again > FEW:
-            self._rewritten = now
-        self._ended = ended
-        self._put(same)
-
-    def _put(self, begin: int) -> None:
-        if begin < self._written.shape[1]:
-            self._forget(int(self._written[0, begin]))
-        for point in self._latest[:, begin:].T:
+    def write(self, runs: list[tuple[Run, Measurements]], ended: int) -> None:
+        """Write the medians of runs: those of new points, and when a run has ended, those that have changed."""
+        latest, begin = medians(runs), self._written.shape[1]
+        if latest.shape[1] < begin:
+            return  # a worker died, and its runs have gone back to their checkpoint
+        if ended > self._ended:
+            same = np.isclose(self._written, latest[:, :begin], 0.0, 0.0, equal_nan=True).all(axis=0)
+            if not same.all():
+                begin = int(np.argmin(same))
+                self._forget(int(self._written[0, begin]))
+        for point in latest[:, begin:].T:
             values = dict(zip(PARTIAL_COLUMNS, point, strict=True))
             for name, tag in TAGS.items():
                 if np.isfinite(values[name]):
-                    self._writer.add_scalar(tag, values[name], int(values["evaluations"]))
-        self._written = self._latest
-        self._writer.flush()
+                    self.writer.add_scalar(tag, values[name], int(values["evaluations"]))
+        self._written = np.concatenate([self._written[:, :begin], latest[:, begin:]], axis=1)
+        self._ended = ended
+        self.writer.flush()
 
     def _forget(self, step: int) -> None:
         """Make TensorBoard discard points from a step on."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        self._writer.file_writer.add_event(Event(step=step, file_version="brain.Event:2"))
-        self._writer.file_writer.add_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
-
-    def finish(self) -> None:
-        self._put(_shared(self._written, self._latest))
-        self._writer.close()
+        self.writer.file_writer.add_event(Event(step=step, file_version="brain.Event:2"))
+        self.writer.file_writer.add_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
 
 
 def medians(runs: list[tuple[Run, Measurements]]) -> Array:
@@ -128,13 +110,6 @@ def medians(runs: list[tuple[Run, Measurements]]) -> Array:
             rows.append(np.where(grid <= at.max(initial=-1.0), held(at, measured[name], grid), np.nan))
         made.append(pd.DataFrame(rows).median().to_numpy())  # of the runs that have a number there
     return np.stack(made)
-
-
-def _shared(one: Array, other: Array) -> int:
-    """Return the number of leading columns that are equal."""
-    length = min(one.shape[1], other.shape[1])
-    same = np.isclose(one[:, :length], other[:, :length], rtol=0.0, atol=0.0, equal_nan=True).all(axis=0)
-    return length if same.all() else int(np.argmin(same))
 
 
 def folder_of(run: Run) -> Path:

@@ -1,12 +1,11 @@
-"""What a worker does with a task: lock its runs, resume a checkpoint, advance, save results, until it is to stop.
+"""What a worker does with a task: resume a checkpoint, advance, save results, until it is to stop.
 
-All communication is by files in the study's directory (results, checkpoints, locks, progress, the request to stop), so
-that a worker may be a process here or on another machine that sees the directory.
+All communication is by files in the study's directory (results, checkpoints, progress, the request to stop), so that a
+worker may be a process here or on another machine that sees the directory.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import math
 import time
@@ -17,8 +16,7 @@ from pathlib import Path
 
 from gradline.lab.jobs import partial
 from gradline.lab.jobs.checkpoints import Checkpoint, CheckpointError, Checkpoints
-from gradline.lab.jobs.locks import Locks
-from gradline.lab.jobs.result import Engine, MakeEngine, Result, versions
+from gradline.lab.jobs.result import Engine, MakeEngine, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.tools.files import atomic_write
@@ -64,6 +62,11 @@ class WorkerSettings:
         """The file whose presence requests workers to stop."""
         return self.mailbox / "stop"
 
+    @property
+    def stopped(self) -> bool:
+        """Whether workers are to stop; so they are if the mailbox of a runner that was killed has been removed."""
+        return self.stop.exists() or not self.mailbox.exists()
+
     def progress(self, task: Task) -> Path:
         return self.mailbox / f"{task.name}.json"
 
@@ -75,15 +78,6 @@ class WorkerSettings:
         self.partial(task).unlink(missing_ok=True)
 
 
-@dataclass(frozen=True)
-class TaskReport:
-    """Result of a task: keys of the runs saved, keys of the runs that another process holds, and messages."""
-
-    saved: tuple[str, ...]
-    busy: tuple[str, ...] = ()
-    messages: tuple[str, ...] = ()
-
-
 class TaskError(RuntimeError):
     """A task failed in its worker: last line of the traceback, and all of it, as the error's class may be unknown."""
 
@@ -92,11 +86,11 @@ class TaskError(RuntimeError):
         self.error, self.trace = error, trace
 
 
-def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> TaskReport:
-    """Run a task to its end, or until the request to stop. Raises `TaskError`."""
+def execute(task: Task, settings: WorkerSettings, make_engine: MakeEngine) -> list[str]:
+    """Run a task to its end, or until the request to stop, and return messages. Raises `TaskError`."""
     try:
-        with threads(settings.threads), Locks(settings.directory) as locks:
-            return _Work(task, settings, make_engine, locks).run()
+        with threads(settings.threads):
+            return _Work(task, settings, make_engine).run()
     except Exception as error:
         text = "".join(traceback.format_exception_only(error)).strip()
         raise TaskError(text, traceback.format_exc()) from None
@@ -109,30 +103,18 @@ class _Work:
     task: Task
     settings: WorkerSettings
     make_engine: MakeEngine
-    locks: Locks
 
     def __post_init__(self) -> None:
         self.messages: list[str] = []
-        self.saved: list[str] = []
+        self.saved = 0
         self.store = Store(self.settings.directory, report=self.messages.append)
         self.checkpoints = Checkpoints(self.settings.directory, report=self.messages.append)
 
-    def run(self) -> TaskReport:
-        if self.settings.stop.exists():
-            return TaskReport(())
-        locked = self.locks.acquire(run.key for run in self.task.runs)
-        mine = [run for run in self.task.runs if run.key in locked]
-        missing = self.store.missing(mine)  # after locking: another process may just have finished one
-        for key in {run.key for run in mine} - {run.key for run in missing}:
-            self.locks.release(key)
-        if missing:
-            checkpoint = self.task.checkpoint
-            if {run.key for run in self.store.missing(checkpoint.runs)} != {run.key for run in missing}:
-                # Another process advances some of them.
-                checkpoint = self.checkpoints.of(missing)
-            self.advance(checkpoint, self.resume(checkpoint))
-        busy = tuple(run.key for run in self.task.runs if run.key not in locked)
-        return TaskReport(tuple(self.saved), busy, tuple(self.messages))
+    def run(self) -> list[str]:
+        # A cluster repeats the task of a worker that died, which may have saved all its results.
+        if not self.settings.stopped and self.store.missing(self.task.runs):
+            self.advance(self.task.checkpoint, self.resume(self.task.checkpoint))
+        return self.messages
 
     def resume(self, checkpoint: Checkpoint) -> Engine:
         """Return the engine of a checkpoint; a new one if its state is refused."""
@@ -156,7 +138,7 @@ class _Work:
             now = time.monotonic()
             if now >= check:
                 check = now + STOP_INTERVAL
-                if self.settings.stop.exists():
+                if self.settings.stopped:
                     self.checkpoints.write(checkpoint, engine.state_dict())
                     return
             if now >= report:
@@ -176,17 +158,16 @@ class _Work:
         checkpoint.path.unlink(missing_ok=True)
 
     def save(self, results: Sequence[Result]) -> None:
-        """Store results, and release the locks of their runs."""
+        """Store results."""
         for result in results:
             if not self.store.has(result.run):  # it may have been stored after the checkpoint was written
-                self.store.save(result if result.versions else dataclasses.replace(result, versions=versions()))
-                self.saved.append(result.run.key)
-            self.locks.release(result.run.key)
+                self.store.save(result)
+                self.saved += 1
 
     def report_progress(self, engine: Engine, begun: float) -> None:
         """Write the evaluations of the task, those not from a checkpoint, and the number of its results."""
         made = engine.evaluations - begun
-        progress = {"evaluations": engine.evaluations, "made": made, "saved": len(self.saved)}
+        progress = {"evaluations": engine.evaluations, "made": made, "saved": self.saved}
         with atomic_write(self.settings.progress(self.task), sync=False) as file:
             file.write(json.dumps(progress).encode())
 

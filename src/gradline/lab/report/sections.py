@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from gradline.lab.figures import compare_lines, style, train_questions
+from gradline.lab.figures.style import Picture, picture
 from gradline.lab.findings.comparison import LIMIT, compare
 from gradline.lab.findings.reading import read
 from gradline.lab.findings.training import trained
-from gradline.lab.report.pictures import Picture, picture
 from gradline.lab.report.tables import Table, scores_table, versus_table
 from gradline.lab.studies import load
 from gradline.lab.tools.files import Report

@@ -63,9 +63,6 @@ POINTS = 60
 """Measurements of a run of a setting, about, where the file gives no other number."""
 PARTS = {"tune": False, "held-out": True}
 """Names that stand for the settings whose problems are not held out, and for those that are."""
-MOST_SEEDS = 100_000
-"""Largest number of seeds of a study: its runs are planned in memory."""
-_MOST_SEEDS = f"at most {MOST_SEEDS:,} (each is a run to be planned)"
 
 
 def available() -> dict[str, Path]:
@@ -122,8 +119,6 @@ def load(
     chosen = _named(file, "method", METHODS | own_methods, own_methods, methods, GROUPS)
     fields["methods"], fields["tuned"] = _tuned_apart(chosen, tuned, asked=bool(methods))
     if seeds is not None:
-        if seeds > MOST_SEEDS:
-            raise StudyError(f"seeds must be {_MOST_SEEDS}, got {seeds}")
         fields["seeds"] = tuple(range(seeds))
     return Study(**fields)
 
@@ -146,7 +141,7 @@ def _path(study: str | os.PathLike[str]) -> Path:
 def _seeds(value: Value) -> tuple[int, ...]:
     if isinstance(value.value, list):
         return tuple(seed.whole(0) for seed in value.entries(filled=True))
-    return tuple(range(value.expect(value.whole() <= MOST_SEEDS, _MOST_SEEDS)))
+    return tuple(range(value.whole()))
 
 
 def _direction_size(value: Value) -> int | None:

@@ -47,7 +47,7 @@ def run_study(
 
     Args:
         study: the study, its name, or the path of its TOML file.
-        out: the directory for results, checkpoints and locks.
+        out: the directory for results and checkpoints. Another process that runs a study there is waited for.
         workers: processes; `None`: one for each core, here or in the cluster.
         backend: "processes", "inline" (this process, for debuggers), "dask" (a cluster of this machine) or the address
             of a Dask scheduler, "tcp://host:port".

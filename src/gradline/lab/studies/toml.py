@@ -6,6 +6,7 @@ import difflib
 import math
 import re
 import tomllib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -20,8 +21,8 @@ Place: TypeAlias = tuple[str | int, ...]
 
 SHOWN = 20
 """Names of methods or problems up to which an error message has all of them."""
-_HEADER = re.compile(r"\s*(\[\[?)\s*([^\[\]]+?)\s*\]\]?\s*(?:#.*)?$")
-_KEY = re.compile(r"""\s*((?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')(?:\s*\.\s*(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*'))*)\s*=""")
+_HEADER = re.compile(r"\s*(\[\[?)([^\[\]]+)\]")
+_KEY = re.compile(r"""\s*([\w."' -]+)=""")
 
 
 class StudyError(ValueError):
@@ -40,23 +41,29 @@ class Toml:
     """
 
     def __init__(self, file: str, text: str) -> None:
-        self.file = file
+        self.file, self._text = file, text
         try:
             self.root = Value(self, (), tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
-            raise StudyError(_syntax_error(file, str(error))) from None
-        except RecursionError:
-            raise StudyError(f"{file}: its values must be nested less deeply (Python's stack is limited)") from None
-        self._lines = _lines(text)
+            raise StudyError(f"{file}: this is not TOML: {error}") from None
 
     def line(self, place: Place) -> int | None:
-        """Return the line of a value, of the first table within it, or of the nearest one around it."""
-        while place:
-            for known, line in self._lines.items():
-                if known[: len(place)] == place:
-                    return line
-            place = place[:-1]
-        return None
+        """Return the line of a value, or of the nearest one around it: that of most names of its place."""
+        names = [part for part in place if isinstance(part, str)]
+        number = next((part for part in place if isinstance(part, int)), 0)
+        table: list[str] = []
+        counts = Counter[str]()  # of the tables of each [[name]]
+        best, deepest = None, 0
+        for at, line in enumerate(self._text.splitlines(), start=1):
+            header, key = _HEADER.match(line), _KEY.match(line)
+            if header:
+                table = _parts(header[2])
+                counts[table[0]] += header[1] == "[["
+            if (header or key) and number == max(counts[table[0]] - 1 if table else 0, 0):
+                path = table + (_parts(key[1]) if key else [])
+                same = next((n for n, name in enumerate(names) if path[n : n + 1] != [name]), len(names))
+                best, deepest = (at, same) if same > deepest else (best, deepest)
+        return best
 
 
 @dataclass(frozen=True)
@@ -168,42 +175,5 @@ def unknown(kind: str, name: object, known: Iterable[str], *, plural: str | None
     return f"there is no {kind} {name!r}{guess} ({there})"
 
 
-def _syntax_error(file: str, message: str) -> str:
-    found = re.fullmatch(r"(.*?) \(at line (\d+), column (\d+)\)", message)
-    if found is None:  # "at end of document"
-        return f"{file}: this is not TOML: {message}"
-    return f"{file}, line {found[2]}: this is not TOML: {found[1]} (column {found[3]})"
-
-
-def _lines(text: str) -> dict[Place, int]:
-    """Return the line of each table and key. Keys inside inline tables have none of their own."""
-    lines: dict[Place, int] = {}
-    counts: dict[Place, int] = {}
-    table: Place = ()
-    for number, line in enumerate(text.splitlines(), start=1):
-        if header := _HEADER.match(line):
-            table = _inside(_parts(header[2]), counts)
-            if header[1] == "[[":
-                counts[table] = counts.get(table, -1) + 1
-                table = (*table, counts[table])
-            lines.setdefault(table, number)
-        elif key := _KEY.match(line):
-            place = table
-            for part in _parts(key[1]):
-                place = (*place, part)
-                lines.setdefault(place, number)
-    return lines
-
-
 def _parts(dotted: str) -> list[str]:
     return [part.strip().strip("\"'") for part in dotted.split(".")]
-
-
-def _inside(parts: list[str], counts: dict[Place, int]) -> Place:
-    """Return a header's place: `[method.options]` is within the last `[[method]]`."""
-    place: Place = ()
-    for position, part in enumerate(parts):
-        place = (*place, part)
-        if place in counts and position < len(parts) - 1:
-            place = (*place, counts[place])
-    return place

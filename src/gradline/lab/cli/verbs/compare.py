@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from gradline.lab.cli.options import positive, threads_option, whole, workers_option
-from gradline.lab.cli.terminal import console, escape, print_table
+from gradline.lab.cli.terminal import console, escape
 
 ORDER = 1
 
@@ -56,15 +56,5 @@ def verb(file: str, out: str | None, method: tuple[str, ...], **options: Any) ->
         found = comparing.compare(
             file, out, **options, methods=method, observer=observer, notice=lambda text: notes.print(text, markup=False)
         )
-    header, rows = found.cells()
-    show = console()
-    columns = [f"!{header[0]}", *(f">{name}" for name in header[1:])]
-    print_table(show, columns, [[escape(cell) for cell in row] for row in rows], ("× Adam", "train loss", "lowest"))
-    show.print()
-    for sentence in found.sentences:
-        show.print(sentence, markup=False, soft_wrap=True)
-    show.print()
-    show.print("To paste:")
-    for line in found.best.code.splitlines():
-        show.print(f"    {line}", markup=False, soft_wrap=True)
+    click.echo(str(found))
     notes.print(f"[dim]{escape(str(found.directory / 'report.html'))} has the curves[/]")

@@ -57,7 +57,7 @@ def _status() -> None:
         for name, source in sets.SOURCES.items()
         if not source.downloads
     ]
-    colours = {"verified": "green", "missing": "dim", "partly downloaded": "yellow", "damaged": "red"}
+    colours = {"verified": "green", "missing": "dim", "damaged": "red"}
     for line in sets.status():
         state = line.state.value
         file = escape(str(line.path.relative_to(sets.data_directory())))

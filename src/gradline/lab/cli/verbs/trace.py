@@ -114,10 +114,7 @@ def bar(slope: float, largest: float) -> str:
     """Return a bar whose length is that of the slope: to the left if it is negative, else to the right."""
     if not math.isfinite(slope):
         return f"{'':{HALF}}[red]│ not finite[/]"
-    eighths = round(8 * HALF * abs(slope) / largest) if largest else 0
-    eighths = max(eighths, 1) if slope else 0
+    cells = max(round(HALF * abs(slope) / largest), 1) if slope else 0
     if slope < 0:
-        cells = max(round(eighths / 8), 1)  # there are no blocks that are full from the right
         return f"{'':{HALF - cells}}[green]{'█' * cells}[/][dim]│[/]"
-    full, rest = divmod(eighths, 8)
-    return f"{'':{HALF}}[dim]│[/][red]{'█' * full}{'▏▎▍▌▋▊▉'[rest - 1] if rest else ''}[/]"
+    return f"{'':{HALF}}[dim]│[/][red]{'█' * cells}[/]"

@@ -11,7 +11,7 @@ networks round by the position of a row in memory.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,7 @@ from gradline.lab.problems.data import DataSet
 from gradline.searches.arguments import require
 
 NAME = "lockstep"
-VERSION = 4
+VERSION = 5
 CACHE = 2**23
 """Bytes that the rows of one group may need."""
 RANK = 32
@@ -99,6 +99,7 @@ class Lockstep:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the exact state of the runs in progress, as tensors and plain values."""
+        self._measures.flush()
         return {
             "engine": NAME,
             "version": VERSION,
@@ -111,21 +112,17 @@ class Lockstep:
                 }
                 for group in self._groups
             ],
-            "measures": self._measures.state_dict(),
         }
 
-    def _restore(self, run: Callable[[str], Run], state: dict[str, Any]) -> None:
+    def _restore(self, runs: dict[str, Run], state: dict[str, Any]) -> None:
         self._evaluations = state["evaluations"]
         self._groups = []
         for saved in state["groups"]:
-            rows = [Row.restored(run(one["run"]), len(self._layers.train), one) for one in saved["rows"]]
+            rows = [Row.restored(runs[one["run"]], len(self._layers.train), one) for one in saved["rows"]]
             kind = Factored if "origin" in saved["points"] else Points
             group = Group(rows, kind.restored(saved["points"], self._layers), self._layers, self._measures)
             group.seconds = saved["seconds"]
             self._groups.append(group)
-        self._measures.load_state_dict(
-            state["measures"], {row.run.key: (row.run, row.table) for group in self._groups for row in group.rows}
-        )
 
     def _grouped(self, runs: Sequence[Run]) -> list[Group]:
         samples = len(self._layers.train)

@@ -135,22 +135,16 @@ class Group:
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
         """Return the variances of value and slope along the new directions, by number in `places`."""
-        found: dict[int, tuple[float, float]] = {}
-        for diagonal in (True, False):
-            numbers = [number for number in noisy if self.rows[places[number]].run.diagonal is diagonal]
-            if not numbers:
-                continue
-            part = seen.only(numbers)
-            chosen = [places[number] for number in numbers]
-            g = self.points.g
-            if g is not None and len(chosen) < len(self.rows):
-                g = g.index_select(0, torch.tensor(chosen))
-            slope_vars = self._layers.slope_variances(part, g, diagonal=diagonal)
-            assert part.losses is not None
-            value_vars = variances_of_means(part.losses)
-            pairs = torch.stack((value_vars, slope_vars.to(value_vars.dtype)), dim=1).tolist()
-            found.update((number, (pair[0], pair[1])) for number, pair in zip(numbers, pairs, strict=True))
-        return found
+        if not noisy:
+            return {}
+        part, g = seen.only(noisy), self.points.g
+        if g is not None and len(noisy) < len(self.rows):
+            g = g.index_select(0, torch.tensor([places[number] for number in noisy]))
+        slope_vars = self._layers.slope_variances(part, g)
+        assert part.losses is not None
+        value_vars = variances_of_means(part.losses)
+        pairs = torch.stack((value_vars, slope_vars.to(value_vars.dtype)), dim=1).tolist()
+        return {number: (pair[0], pair[1]) for number, pair in zip(noisy, pairs, strict=True)}
 
     def _end(self, row: Row, place: int, record: Record[Any, Any], *, moved: bool) -> None:
         """Record the end of a search and measure if due; x0 and g0 are still those that it began from."""

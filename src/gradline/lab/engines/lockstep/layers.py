@@ -211,34 +211,24 @@ class Layers:
             buffers[-1][:, units] = 1.0
         return buffers
 
-    def slope_variances(self, seen: Pass, g: Tensor | None, *, diagonal: bool) -> Tensor:
-        """Return the variances of the mean slopes along each row's own gradient, (n,): exact, or Σ g_i² var g_i.
+    def slope_variances(self, seen: Pass, g: Tensor | None) -> Tensor:
+        """Return the variances of the mean slopes along each row's own gradient, (n,), as Σ g_i² var g_i.
 
         `g` has the gradients of the pass; `None`: they are computed from the pass.
         """
-        size, rows = seen.size, len(seen.deltas[0])
+        size = seen.size
         blocks = [None] * len(seen.deltas) if g is None else self.views(g)
-        if diagonal:
-            total = torch.zeros(rows, dtype=self.dtype)
-            for a, delta, block in zip(seen.inputs, seen.deltas, blocks, strict=True):
-                if block is None and (size * (size + 1) // 2) ** 2 * (len(a[0]) + len(delta[0])) <= (
-                    2 * size * len(a[0]) * len(delta[0])
-                ):
-                    total.add_(_fourth_powers(a, delta))
-                    continue
-                squares = torch.bmm(delta, a.mT).square_() if block is None else block.square()
-                total.add_(_products(torch.bmm(squares, a.square()), delta.square()), alpha=size)
-                total.sub_(_products(squares, squares))
-            return total.div_(size - 1).clamp_(min=0.0)
-        slopes = torch.zeros(rows, size, dtype=self.dtype)
+        total = torch.zeros(len(seen.deltas[0]), dtype=self.dtype)
         for a, delta, block in zip(seen.inputs, seen.deltas, blocks, strict=True):
-            units, columns = delta.shape[1], a.shape[1]
-            if block is None or size * (units + columns) <= units * columns:
-                alike = torch.bmm(a.transpose(1, 2), a).mul_(torch.bmm(delta.transpose(1, 2), delta))
-                slopes += alike.sum(dim=2)
-            else:
-                slopes += torch.bmm(block, a).mul_(delta).sum(dim=1)
-        return variances_of_means(slopes.mul_(size))
+            if block is None and (size * (size + 1) // 2) ** 2 * (len(a[0]) + len(delta[0])) <= (
+                2 * size * len(a[0]) * len(delta[0])
+            ):
+                total.add_(_fourth_powers(a, delta))
+                continue
+            squares = torch.bmm(delta, a.mT).square_() if block is None else block.square()
+            total.add_(_products(torch.bmm(squares, a.square()), delta.square()), alpha=size)
+            total.sub_(_products(squares, squares))
+        return total.div_(size - 1).clamp_(min=0.0)
 
     def measure(self, points: Tensor, table: Tensor) -> list[list[float]]:
         """Return mean loss and share of wrong classes on the samples of a table, for n points."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
@@ -30,45 +28,31 @@ class Measures:
         else:
             self._most = max(1, min(MOST, ROOM // (8 * samples * sum(layers.sizes))))
         self._points = torch.empty(self._most, layers.width, dtype=layers.dtype)
-        self._waiting: list[tuple[Run, Table, int]] = []
+        self._waiting: list[tuple[Run, Table, int, float]] = []
 
     def add(self, run: Run, table: Table, point: Tensor, angle: float) -> None:
         """Measure a point for the last iteration of a table, now or later."""
-        place = table.reserve(angle)
-        if self._most == 1:
-            self._measure([(run, table, place)], point[None])
-            return
         self._points[len(self._waiting)] = point
-        self._waiting.append((run, table, place))
+        self._waiting.append((run, table, table.iterations, angle))
         if len(self._waiting) == self._most:
             self.flush()
 
+    @torch.inference_mode()
     def flush(self) -> None:
-        if self._waiting:
-            waiting, self._waiting = self._waiting, []
-            self._measure(waiting, self._points[: len(waiting)])
-
-    def _measure(self, waiting: list[tuple[Run, Table, int]], points: Tensor) -> None:
-        train, test = self._layers.train, self._layers.test
-        if self._most == 1:
-            train, test = (_part(table, waiting[0][0], part) for part, table in enumerate((train, test)))
-        pairs = zip(self._layers.measure(points, train), self._layers.measure(points, test), strict=True)
-        for (_, table, place), (on_train, on_test) in zip(waiting, pairs, strict=True):
-            table.fill(place, (*on_train, *on_test))
+        """Measure all points that are waiting."""
+        if not self._waiting:
+            return
+        waiting, self._waiting = self._waiting, []
+        tables = (
+            _part(table, waiting[0][0], part) for part, table in enumerate((self._layers.train, self._layers.test))
+        )
+        found = [self._layers.measure(self._points[: len(waiting)], table) for table in tables]
+        for (_, table, iteration, angle), on_train, on_test in zip(waiting, *found, strict=True):
+            table.measure(iteration, (*on_train, *on_test), angle)
 
     def angle(self, point: Tensor, gradient: Tensor) -> float:
         """Return the angle between a gradient and that of all samples at the same point, in radians."""
         return angle_between(gradient.double(), self._layers.full_gradient(point))
-
-    def state_dict(self) -> dict[str, Any]:
-        return {
-            "points": self._points[: len(self._waiting)].clone(),
-            "waiting": [[run.key, place] for run, _, place in self._waiting],
-        }
-
-    def load_state_dict(self, state: dict[str, Any], tables: dict[str, tuple[Run, Table]]) -> None:
-        self._waiting = [(*tables[key], place) for key, place in state["waiting"]]
-        self._points[: len(self._waiting)] = state["points"]
 
 
 def _part(table: Tensor, run: Run, part: int) -> Tensor:

@@ -1,7 +1,7 @@
 """Load data sets by name.
 
 A data set is one value, a `Source`: a function that reads it, and the files it needs. `SOURCES` has those of the
-studies; `register` adds one.
+studies; `register` adds one. Iris and BCWD (Breast Cancer Wisconsin, Diagnostic) come with scikit-learn.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gradline.lab.problems.data import cifar10, mnist, scikit
+from gradline.lab.problems.data import cifar10, mnist
 from gradline.lab.problems.data.dataset import DataSet, Samples, ZScore, targets
-from gradline.lab.problems.data.files import DataError, Download, data_directory
-from gradline.lab.tools.imports import import_named
+from gradline.lab.problems.data.files import DataError, Download, DownloadError, data_directory
+from gradline.lab.tools.imports import import_extra, import_named
 from gradline.searches.arguments import require
 
 
@@ -40,9 +40,42 @@ class Source:
     dtype: npt.DTypeLike = np.float64
 
 
+BCWD_TRAINING = int(
+    "12AEF23977B57BEC1FBFFFBBFF8EA3FB6DC5F9FFB2F3D7D5F57D8D37124F77BF2F5B3BBF"
+    "9C33FFEFFFFBFBBFFDED5D939DFE4FDCFDEBF3EDB5EFCF2F6EDF9DDF1FAF3FEAAA29DDD",
+    base=16,
+)
+"""The training rows of the paper: one bit for each of the 569 rows, the highest for the first."""
+
+
+def read_iris(directory: Path) -> Samples:
+    """Return all 150 samples for training, in scikit-learn's order (50 of each class in turn)."""
+    source = import_extra("sklearn.datasets", "the Iris data").load_iris()
+    return Samples(source.data, source.target, classes=tuple(map(str, source.target_names)))
+
+
+def read_bcwd(directory: Path) -> Samples:
+    """Return 400 samples for training and 169 for testing, the same rows as in the paper's programs.
+
+    The choice of rows matters: the 400 are linearly separable, and their margin depends on it. 152 of the 400 are
+    malignant, and 60 of the 169. Output 0 is malignant and output 1 benign, as in scikit-learn.
+    """
+    source = import_extra("sklearn.datasets", "the BCWD data").load_breast_cancer()
+    count = len(source.target)
+    train = np.array([BCWD_TRAINING >> (count - 1 - row) & 1 for row in range(count)], dtype=bool)
+    test = ~train
+    return Samples(
+        source.data[train],
+        source.target[train],
+        source.data[test],
+        source.target[test],
+        classes=tuple(map(str, source.target_names)),
+    )
+
+
 SOURCES: dict[str, Source] = {
-    "iris": Source(scikit.read_iris),
-    "bcwd": Source(scikit.read_bcwd),
+    "iris": Source(read_iris),
+    "bcwd": Source(read_bcwd),
     # In double precision MNIST would fill 376 MB and CIFAR10 492 MB.
     "mnist": Source(mnist.read, mnist.DOWNLOADS, dtype=np.float32),
     "mnist-60000": Source(partial(mnist.read, training=None), mnist.DOWNLOADS, dtype=np.float32),
@@ -125,13 +158,20 @@ def load(
     if stored not in (np.float32, np.float64):
         raise ValueError(f"dtype must be float32 or float64 (Z-scores are fractions), got {stored}")
     folder = data_directory(directory)
-    downloads.ensure(name, source.downloads, folder, progress=progress, may_download=download)
+    lacking = [
+        wanted
+        for wanted in source.downloads
+        if not all(any(file.under(folder).is_file() for file in choice) for choice in wanted.choices)
+    ]
+    if lacking and not download:
+        raise DownloadError(downloads.advice(name, lacking, folder, "were not to be downloaded"))
+    if lacking:
+        downloads.fetch(name, folder, progress=progress)
     try:
         samples = source.read(folder)
     except DataError as error:
-        raise DataError(
-            f"{name}: {error}. {downloads.replace_advice(name)}" if source.downloads else str(error)
-        ) from error
+        advice = f". gradline.lab.problems.data.fetch({name!r}) replaces it." if source.downloads else ""
+        raise DataError(f"{name}: {error}{advice}") from error
     return _data_set(name, samples, z_score, stored)
 
 
