@@ -9,13 +9,15 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 
-from gradline.lab import report, run_study, summary
+from gradline.lab import Store, report, run_study, summary
 from gradline.lab.cli import main
+from gradline.lab.engines.recorder import watch
 from gradline.lab.figures import FIGURES, labels
 from gradline.lab.findings.reading import pack_runs
 from gradline.lab.methods import METHODS, SearchMethod
 from gradline.lab.problems import PROBLEMS
 from gradline.lab.report.overview import endings, overview
+from gradline.lab.report.searches import searches
 from gradline.lab.report.tables import results_table
 from gradline.lab.studies import Study
 
@@ -162,6 +164,27 @@ def test_shares_of_endings_are_those_of_all_searches(store):
     assert found["rows"][0]["shares"][names.index("sign change")] == pytest.approx(
         changes / found["rows"][0]["searches"], abs=1e-5
     )
+
+
+def test_single_searches_are_those_of_the_run(store):
+    runs = [header.run for _, header in Store(store).headers() if header.run.problem.name == "bcwd-logr"]
+    found, left_out = searches(runs)
+    assert not left_out
+    one = next(one for one in found if (one["method"], one["batch"]) == ("PrLS", "B = 50"))
+    run = next(run for run in runs if (run.method.name, run.batch_size, run.seed) == ("prls", 50, 0))
+    for shown, record in zip(one["searches"], watch(run), strict=False):
+        assert [probe[0] for probe in shown["probes"]] == [0.0, *(step for step, _ in record.transcript)]
+        assert shown["accepted"] == (None if record.outcome.probe is None else record.outcome.probe + 1)
+        assert shown["stop"] == str(record.stop)
+
+
+def test_searches_that_cannot_be_made_here_are_left_out_with_the_reason(monkeypatch, store):
+    (run, *_) = [header.run for _, header in Store(store).headers() if header.run.method.name == "gols-i"]
+    lost = replace(run, problem=replace(PROBLEMS["mnist-net1"], name="lost"))
+    monkeypatch.setenv("GRADLINE_DATA", "/nowhere")
+    found, left_out = searches([lost, run])
+    assert len(found) == 1
+    assert left_out[0].startswith("searches of lost are not shown: ")
 
 
 @pytest.mark.slow

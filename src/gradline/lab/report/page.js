@@ -617,6 +617,104 @@ class Endings extends View {
   }
 }
 
+// ---- one search
+
+class Search extends View {
+  constructor(article) {
+    super(article);
+    for (const button of this.form.querySelectorAll("[data-move]"))
+      button.addEventListener("click", () => this.move(Number(button.dataset.move)));
+  }
+
+  // As many searches to choose from as the run has.
+  prepare() {
+    const { elements } = this.form;
+    this.run = this.data.find((run) => ["problem", "method", "batch"].every((name) => run[name] === elements[name].value));
+    const [searches, before] = [this.run?.searches ?? [], elements.number.selectedIndex];
+    elements.number.replaceChildren(...searches.map((_, place) => new Option(String(place + 1))));
+    if (searches.length) elements.number.selectedIndex = Math.min(Math.max(before, 0), searches.length - 1);
+  }
+
+  move(by) {
+    const select = this.form.elements.number;
+    if (!select.options[select.selectedIndex + by]) return;
+    select.selectedIndex += by;
+    this.again();
+  }
+
+  draw() {
+    const search = this.run?.searches[this.form.elements.number.selectedIndex];
+    const layout = baseLayout(this.width(), 400);
+    layout.margin.b = 84;
+    const axis = { ...baseAxis(), rangemode: "tozero" };
+    layout.xaxis = { ...axis, title: { text: "step α", standoff: 6 } };
+    const zero = { zeroline: true, zerolinecolor: color("text") };
+    layout.yaxis = { ...axis, ...zero, title: { text: "slope along the direction", standoff: 4 } };
+    const none = "There is no such run here: choose another problem, method or batch size.";
+    const end = search && `step ${number(search.step)} after ${plural(search.count, "probe")}; ${search.stop}`;
+    this.show(search ? this.traces(search, layout) : [], layout, search ? `Seed ${this.run.seed}: ${end}.` : none);
+    this.list(search);
+  }
+
+  traces(search, layout) {
+    const moved = search.probes.map(([step]) => step).filter((step) => step > 0);
+    const [least, most] = [Math.min(...moved), Math.max(...moved)];
+    // On a logarithmic axis the start has a place of its own, left of all steps.
+    const logarithmic = moved.length > 1 && most > 10 * least;
+    const start = logarithmic ? least / (most / least) ** 0.12 : 0;
+    if (logarithmic) {
+      const [from, to] = [Math.ceil(Math.log10(least / 1.01)), Math.floor(Math.log10(most * 1.01))];
+      const every = Math.ceil((to - from + 1) / 6);
+      const powers = Array.from({ length: Math.ceil((to - from + 1) / every) }, (_, place) => from + every * place);
+      const named = (power) => (Math.abs(power) < 3 ? number(10 ** power) : `10<sup>${power}</sup>`);
+      const tickvals = [start, ...powers.map((power) => 10 ** power)];
+      Object.assign(layout.xaxis, { type: "log", tickvals, ticktext: ["0", ...powers.map(named)] });
+    }
+    const slopes = search.probes.map(([, slope]) => Number(slope));
+    const sizes = slopes.filter(Number.isFinite).map(Math.abs).sort((a, b) => a - b);
+    const edge = Math.max(20 * (sizes[Math.floor(sizes.length / 2)] || 1), Math.abs(slopes[0]) * 1.2);
+    const seen = (slope, value) => `slope ${number(slope)}${value === null ? "" : `, value ${number(value)}`}`;
+    const points = search.probes.map(([step, slope, value], place) => ({
+      place,
+      x: step > 0 ? step : start,
+      y: Number.isFinite(slopes[place]) ? Math.max(-edge, Math.min(edge, slope)) : edge,
+      text: `${place ? `probe ${place}` : "start"}: step ${number(step)}, ${seen(slope, value)}`,
+      downhill: slopes[place] < 0,
+    }));
+    const numbered = (name, some, marker) => ({
+      ...marks(name, some, { size: 11, ...marker }),
+      mode: "markers+text",
+      text: some.map(({ place }) => (place ? String(place) : "")),
+      textposition: "top center",
+      customdata: some.map(({ text }) => text),
+      hovertemplate: "%{customdata}<extra></extra>",
+    });
+    const [blue, orange] = report.data.palette;
+    const [x, y] = [points.map((point) => point.x), points.map((point) => point.y)];
+    const line = { color: color("quiet"), width: 1, dash: "dot" };
+    const accepted = points.slice(search.accepted ?? Infinity, (search.accepted ?? 0) + 1);
+    return [
+      { type: "scatter", mode: "lines", x, y, line, hoverinfo: "skip", showlegend: false },
+      numbered("start", points.slice(0, 1), { symbol: "square", color: color("text") }),
+      numbered("downhill", points.slice(1).filter((point) => point.downhill), { symbol: "triangle-down", color: ink(blue) }),
+      numbered("uphill", points.slice(1).filter((point) => !point.downhill), { symbol: "triangle-up", color: ink(orange) }),
+      ring("accepted", accepted, 22),
+    ].filter((trace) => trace.x.length);
+  }
+
+  // The same as a table.
+  list(search) {
+    const row = (tag, texts) => `<tr>${texts.map((text) => `<${tag}>${escaped(text)}</${tag}>`).join("")}</tr>`;
+    const valued = search?.probes.some(([, , value]) => value !== null);
+    const head = row("th", ["Probe", "Step", "Slope", ...(valued ? ["Value"] : []), ""]);
+    const body = search?.probes.map((probe, place) => {
+      const numbers = probe.slice(0, valued ? 3 : 2).map(number);
+      return row("td", [place || "start", ...numbers, place === search.accepted ? "accepted" : ""]);
+    }).join("");
+    this.article.querySelector(".probes").innerHTML = search ? `<thead>${head}</thead><tbody>${body}</tbody>` : "";
+  }
+}
+
 // ---- tables that can be sorted
 
 function setUpSorting(table) {
@@ -702,7 +800,7 @@ function setUpWidth() {
   });
 }
 
-const KINDS = { overview: Overview, endings: Endings };
+const KINDS = { overview: Overview, endings: Endings, search: Search };
 
 async function start() {
   if (!("DecompressionStream" in window)) throw new Error("this browser is too old to unpack them");

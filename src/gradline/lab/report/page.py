@@ -24,6 +24,7 @@ from gradline.lab.findings.reading import traces
 from gradline.lab.findings.traces import LOGARITHMS
 from gradline.lab.report import charts, content
 from gradline.lab.report.overview import endings, overview
+from gradline.lab.report.searches import searches
 from gradline.lab.report.sections import sections
 from gradline.lab.report.tables import results_table
 from gradline.lab.tools.files import Report, atomic_write
@@ -73,6 +74,8 @@ def write(
     table = summary_frame([run.row for run in runs])
     curves, others, left_out = charts.figure_charts(runs)
     curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
+    say("making single searches")
+    singles, not_shown = searches([run.run for run in runs])
     best, ended = overview(table), endings(table)
     data: dict[str, Any] = {
         "fields": ["evaluations", *charts.FIELDS],
@@ -81,6 +84,7 @@ def write(
         "charts": {chart["id"]: chart for chart in curves},
         "overview": best,
         "endings": ended,
+        "search": singles,
         "palette": charts.line_styles(("gols-i", "prls")),
         "results": json.loads(table.drop(columns="key").to_json(orient="split", double_precision=15)),
     }
@@ -105,6 +109,8 @@ def write(
         holds=content.HOLDS,
         overview=best,
         endings=ended,
+        searches=singles,
+        not_shown=not_shown,
         results=results_table(table),
         configuration=content.configuration(runs),
         illustrations=_illustrations(say) if illustrations else [],
