@@ -6,6 +6,7 @@ from helpers import Problem, equal
 from torch import nn
 
 import gradline
+from gradline.torch import angle_state
 
 
 def normed(inputs):
@@ -105,6 +106,31 @@ def test_eval_and_train_may_be_called_repeatedly_and_nested():
     assert equal(training, everything(problem))
     with pytest.raises(OSError, match="disk"), optimizer.eval():
         raise OSError("disk")
+    assert equal(training, everything(problem))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_evaluation_that_does_not_find_enough_memory_changes_nothing(dtype, monkeypatch):
+    problem = Problem(dtype=dtype)
+    problem.optimizer = gradline.Angle(problem.model.parameters())
+    for _ in range(40):
+        problem.turn()
+    training, whole, found = everything(problem), angle_state.whole, iter(range(2))
+
+    def limited(*arguments):
+        if next(found, None) is None:
+            raise MemoryError
+        return whole(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(angle_state, "whole", limited)
+        with pytest.raises(MemoryError):
+            problem.optimizer.eval()
+    assert equal(training, everything(problem))
+    problem.turn()
+    training = everything(problem)
+    with problem.optimizer.eval():
+        assert not equal(training, everything(problem))
     assert equal(training, everything(problem))
 
 

@@ -187,8 +187,8 @@ class Angle(AngleSteps):
         self._refuse_in_closure("continue_from_here()")
         if self._evaluating and self._phase is not Phase.START:
             self._context.statistics.keep()
-            self._drop_averages()
             self._begin_anew()
+            self._drop_averages()
 
     @torch.inference_mode(False)  # train() must be able to change what is stored here
     @torch.no_grad()
@@ -203,6 +203,7 @@ class Angle(AngleSteps):
         if not previously:
             if self._unsettled:
                 self._settle()
+            self._store_averages()
             self._evaluating = True
             self._swap()
         return self._until_exit(previously)

@@ -106,14 +106,10 @@ class AngleState(GradlineOptimizer):
         if self._phase is Phase.START:
             return
         self._conform()
-        if self._evaluating:
-            self._store_averages()
         for parameter in self._known():
             held = self.state[parameter]
             point, evaluated = local(parameter), local(held[self._evaluated])
-            exact = held.pop(EXACT, None)
-            if self._evaluating and point.dtype != evaluated.dtype:
-                held[EXACT] = whole(evaluated.clone(), parameter)  # the parameter has the rounded average
+            exact = None if self._evaluating else held.pop(EXACT, None)
             for part, other, *new in pieces(point, evaluated, *([] if exact is None else [local(exact)])):
                 now = part.clone()
                 part.copy_(other)
@@ -139,10 +135,19 @@ class AngleState(GradlineOptimizer):
         return start.to(dtype_of(AVERAGE, start), copy=True)
 
     def _store_averages(self) -> None:
-        """Add the averages that are computed where they are needed to the state, if `eval()` uses them."""
-        for parameter, group in self._grouped(self._known()) if self.average else ():
-            if AVERAGE not in self.state[parameter]:
-                self.state[parameter][AVERAGE] = whole(self._average(parameter, group), parameter)
+        """Add the tensors that only `eval()` needs to the state: all or, if there is too little memory, none."""
+        if self._phase is Phase.START or not self.average:
+            return
+        self._conform()
+        added = []
+        for parameter, group in self._grouped(self._known()):
+            held = self.state[parameter]
+            average = local(held[AVERAGE]) if AVERAGE in held else self._average(parameter, group)
+            added.append((held, AVERAGE, held.get(AVERAGE, whole(average, parameter))))
+            if average.dtype != parameter.dtype:  # the parameter will have the rounded average
+                added.append((held, EXACT, whole(average.clone(), parameter)))
+        for held, name, tensor in added:
+            held[name] = tensor
 
     def _drop_averages(self) -> None:
         """Remove what only `eval()` needs, and the averages that can be computed from the state."""
