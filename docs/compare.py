@@ -374,19 +374,12 @@ def train_limits(packed: Packed, training: TrainingCases) -> str:
     return f"{text}:\n\n{table(['case', OURS, 'lower in every seed'], rows, words=range(3))}" if rows else f"{text}."
 
 
-def train_commands(packed: Packed, training: TrainingCases) -> str:
-    """What made the runs."""
-    lines = [*packed.commands, "gradline results results/train --study train --pack results/train.json.gz"]
-    return "\n".join(["```sh", *lines, "python docs/compare.py", "```"])
-
-
 TRAINING_PARTS: dict[str, Callable[[Packed, TrainingCases], str]] = {
     "train-facts": train_facts,
     "train-quality": train_quality,
     "train-cases": train_cases,
     "train-compute": train_compute,
     "train-limits": train_limits,
-    "train-commands": train_commands,
 }
 PARTS: dict[str, Callable[[Packed, Comparison], str]] = {
     "facts": facts,
