@@ -272,10 +272,11 @@ def train_facts(packed: Packed, training: TrainingCases) -> str:
     seconds = sum(run.last("cpu_seconds") for run in runs)
     seeds = sorted({len(entry.runs) for case in training.cases for entry in case.entries.values()})
     whole = len(plan(study)) + len(plan_tuned(study, lambda setting, tuned: tuned.candidates[0]))
+    part = f" of the {count(whole)} of the whole study" if len(runs) < whole else ""
     held_out, short = training.part(held_out=True), training.part(short=True)
     problems = {case.setting.problem.name for case in training.cases}
     return (
-        f"{plural(len(runs), 'run')} of the {count(whole)} of the whole study, {duration(seconds)} of processor time: "
+        f"{plural(len(runs), 'run')}{part}, {duration(seconds)} of processor time: "
         f"{plural(len(problems), 'problem')}, {plural(len(training.cases), 'case')} of problem, batch size and budget "
         f"({len(held_out.cases)} on held-out problems, {len(short.cases)} with a quarter of the evaluations), "
         f"{' to '.join(dict.fromkeys(map(str, (seeds[0], seeds[-1]))))} seeds each, and one more for tuning."
