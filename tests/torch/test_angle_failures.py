@@ -1,7 +1,9 @@
 """`gradline.Angle` after interrupts, and where losses and gradients are not finite, zero, huge, linear or unbounded."""
 
 import copy
+import itertools
 import math
+import sys
 import warnings
 
 import pytest
@@ -378,3 +380,31 @@ def test_a_start_that_is_not_finite_is_told_of_each_time():
             spoil(problem)
     assert problem.optimizer.last.stop is Stop.NON_FINITE_ORIGIN
     assert problem.optimizer.iterations == 2
+
+
+@pytest.mark.parametrize("phase", ["FIRST", "STEPS"])
+def test_training_goes_on_after_an_interrupt_at_any_line_of_a_restart(phase):
+    for count in itertools.count(1):
+        problem = problem_of(PHASES[phase])
+        lines = itertools.count(1)
+
+        def interrupt(frame, event, argument, lines=lines, count=count):
+            if "gradline" not in frame.f_code.co_filename:
+                return None
+            if event == "line" and next(lines) == count:
+                raise KeyboardInterrupt
+            return interrupt
+
+        before = sys.gettrace()
+        sys.settrace(interrupt)
+        try:
+            problem.optimizer.restart()
+            break
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        for _ in range(15):
+            problem.turn()
+        assert all(map(torch.isfinite, map(torch.sum, problem.parameters())))
+    assert count > 10

@@ -327,7 +327,8 @@ def damaged_states(state):
         return {**state, "param_groups": [{**state["param_groups"][0], **changes}]}
 
     yield from (retold(**{name: junk}) for name in told for junk in (None, "x", [], -1, {"a": 1}))
-    yield from (retold(phase=phase) for phase in ("START", "FIRST", "STEPS") if phase != told["phase"])
+    if told["driver"]["pending"]:
+        yield retold(driver={**told["driver"], "memory": [0.001, 3, 0.0, 0.0, 0.0, 0.0]})
     yield from (without(0, name) for name in ("step", "exp_avg_sq", "origin", "displacement", "iterate"))
     yield from (optioned(**{name: junk}) for name in ("betas", "lr_scale", "eps") for junk in (None, -1.0, "x"))
     yield {**state, "state": {}}

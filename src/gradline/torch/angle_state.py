@@ -63,7 +63,6 @@ class AngleState(GradlineOptimizer):
         self.average = average
         """Whether `eval()` uses an average of the points."""
         self._driver = Driver(search)
-        self._phase = Phase.START
         self._evaluating = False
         self._guard = OutlierGuard()
         self._failures = 0  # evaluations in a row that were rejected
@@ -81,6 +80,14 @@ class AngleState(GradlineOptimizer):
     def search(self) -> AngleSearch:
         """The rule that finds the step sizes, with its settings."""
         return self._driver.search  # type: ignore[return-value]
+
+    @property
+    def _phase(self) -> Phase:
+        """What the next gradient is used for."""
+        state = self._driver.state
+        if state.pending is not None:
+            return Phase.FIRST
+        return Phase.STEPS if state.memory.taken else Phase.START
 
     def _show_step(self) -> None:
         self._show(self._driver.state.memory.step if self._phase is Phase.STEPS else 0.0)
@@ -195,7 +202,6 @@ class AngleState(GradlineOptimizer):
         packed = {
             "direction": "Angle",
             "driver": pack_driver(driver),
-            "phase": self._phase.name,
             "swapped": self._evaluated if self._swapped else "",
             "guard": list(self._guard),
             "failures": self._failures,
@@ -212,27 +218,24 @@ class AngleState(GradlineOptimizer):
                 f"along {packed.get('direction')}"
             )
         check_fields(packed, self._pack(Driver(self.search)))
-        driver, phase = unpack_driver(self.search, packed["driver"]), Phase[packed["phase"]]
+        driver = unpack_driver(self.search, packed["driver"])
         if len(packed["before"]) != len(driver.memory):
             raise CodecError(f"its earlier memory has {len(packed['before'])} numbers")
-        if (driver.pending is not None and driver.pending.outcome is None) != (phase is Phase.FIRST):
-            raise CodecError(f"its phase is {phase.name}, which does not fit its search")
-        if (driver.memory.taken > 0) != (phase is Phase.STEPS):
-            raise CodecError(f"its phase is {phase.name}, but {driver.memory.taken} steps were taken")
+        if driver.pending is not None and (driver.pending.outcome is not None or driver.memory.taken > 0):
+            raise CodecError(f"its first search goes on after its end, or after {driver.memory.taken} steps")
         if packed["swapped"] not in ("", AVERAGE, ORIGIN):
             raise CodecError(f"swapped is {packed['swapped']!r}")
         attributes = {
             "_driver": driver,
-            "_phase": phase,
             "_guard": OutlierGuard(number(packed["guard"][0]), count(packed["guard"][1]), number(packed["guard"][2])),
             "_failures": count(packed["failures"]),
             "_heading": (number(packed["heading"][0]), number(packed["heading"][1])),
             "_before": unpack_memory(self.search, list(map(number, packed["before"]))),
         }
-        self._check_tensors(state_dict, phase)
+        self._check_tensors(state_dict, begun=driver.pending is not None or driver.memory.taken > 0)
         return attributes, packed["swapped"]
 
-    def _check_tensors(self, state_dict: dict[str, Any], phase: Phase) -> None:
+    def _check_tensors(self, state_dict: dict[str, Any], *, begun: bool) -> None:
         """Check that the saved tensors are complete and have the shapes of the parameters."""
         saved = saved_tensors(state_dict, self._parameters(), lambda name: name != AGE)
         for place, held in enumerate(saved):
@@ -241,7 +244,7 @@ class AngleState(GradlineOptimizer):
                 raise CodecError(f"parameter {place} has no {', '.join(missing)}")
             if held and held[AGE].numel() != 1:
                 raise CodecError(f"parameter {place} has {held[AGE].numel()} numbers of steps")
-        if phase is not Phase.START and not any(saved):
+        if begun and not any(saved):
             raise CodecError("no parameter has a state")
 
     @torch.no_grad()

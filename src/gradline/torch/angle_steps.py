@@ -107,7 +107,7 @@ class AngleSteps(AngleState):
             buckets = self._collected()
         numbers, phase = self._numbers(), self._phase
         try:
-            ended = self._use(buckets)
+            ended = self._use(buckets, phase)
             self._moving = not (phase is self._phase is Phase.START)
             for bucket in buckets:
                 bucket.release()
@@ -122,14 +122,14 @@ class AngleSteps(AngleState):
             warn_of(record)
             self._call_hooks(record)
 
-    def _use(self, buckets: list[Bucket]) -> bool:
+    def _use(self, buckets: list[Bucket], phase: Phase) -> bool:
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
         scaled = self._divide_by_scale()
-        probed = [part for bucket in buckets for part in bucket.points] if self._phase is Phase.FIRST else []
+        probed = [part for bucket in buckets for part in bucket.points] if phase is Phase.FIRST else []
         gg, gu, uu, values = self._measure(buckets, *extremes(probed))
         if gg == 0.0:
             self._count_flat()
-            if self._phase is not Phase.FIRST:  # nothing to learn
+            if phase is not Phase.FIRST:  # nothing to learn
                 self._context.statistics.keep()
                 # torch.distributed.checkpoint primes optimizers with such a step, which is not counted
                 self._driver.evaluations += self._driver.evaluations > 0
@@ -137,9 +137,9 @@ class AngleSteps(AngleState):
         else:
             self._flat = 0
         self._driver.evaluations += 1
-        if self._phase is Phase.FIRST:
+        if phase is Phase.FIRST:
             return self._continue_first(buckets, gg, gu, uu, finite=all(map(math.isfinite, values)))
-        if self._phase is Phase.STEPS:
+        if phase is Phase.STEPS:
             return self._step(buckets, gg, gu, uu, scaled=scaled)
         return self._begin_first(buckets, gg, scaled=scaled)
 
@@ -158,7 +158,7 @@ class AngleSteps(AngleState):
 
     def _numbers(self) -> tuple[Mark, int, tuple[Any, ...]]:
         """Return all that a step changes apart from tensors."""
-        own = (self._phase, self._guard, self._failures, self._heading, self._before)
+        own = (self._guard, self._failures, self._heading, self._before)
         return self._driver.mark(), self._driver.evaluations, own
 
     def _undo(self, buckets: list[Bucket], mark: Mark, evaluations: int, own: tuple[Any, ...]) -> None:
@@ -166,7 +166,7 @@ class AngleSteps(AngleState):
         self._context.statistics.put_back()
         driver, moving = self._driver, self._moving
         driver.evaluations, driver.state, self._moving = evaluations, mark.state, False
-        self._phase, self._guard, self._failures, self._heading, self._before = own
+        self._guard, self._failures, self._heading, self._before = own
         driver.rewind(mark)
         if moving:  # points and displacement may be incomplete
             for bucket in buckets:
@@ -260,7 +260,6 @@ class AngleSteps(AngleState):
         self._context.statistics.put_back()
         if begun:
             self._moving = True
-            self._phase = Phase.FIRST
             self._failures = LOOKS
             self._to_probe(buckets)
             self._moving = False
@@ -287,7 +286,6 @@ class AngleSteps(AngleState):
             self._forget(buckets)
             self._moving = False
             return True
-        self._phase = Phase.STEPS
         self._failures = 0
         for bucket in buckets:
             bucket.accept_probe(outcome.step)
@@ -305,7 +303,6 @@ class AngleSteps(AngleState):
 
     def _forget(self, buckets: list[Bucket]) -> None:
         """Forget the displacement, so that the next gradient begins a new first search."""
-        self._phase = Phase.START
         self._failures = 0
         for bucket in buckets:
             bucket.forget()
