@@ -72,6 +72,25 @@ def test_progress_reaches_the_end(tmp_path):
     assert last.evaluations == last.total_evaluations == 4 * 40
 
 
+@pytest.mark.parametrize("broken", ["follow", "close"])
+def test_a_live_view_that_fails_does_not_stop_a_study(tmp_path, broken):
+    class Full:
+        def follow(self, measured, finished):
+            self.write("follow")
+
+        def close(self):
+            self.write("close")
+
+        def write(self, call):
+            if call == broken:
+                raise OSError(28, "No space left on device")
+
+    listener = Listener()
+    done = run_study(small(seeds=3), tmp_path, backend="inline", observer=listener, follower=Full())
+    assert (done.made, done.failures) == (3, ())
+    assert listener.messages == ["the live view ends here ([Errno 28] No space left on device); the study goes on"]
+
+
 def test_worker_processes_do_it_too(tmp_path):
     study = small(seeds=8, problems=("bcwd-logr", "bcwd-netpi"))
     assert run(study, tmp_path, backend="processes", workers=2).made == 16

@@ -133,9 +133,7 @@ class _Runner:
                     self.submit(executor)
                     self.loop(executor)
         finally:
-            if self.following:
-                self.following.update(self.stored, now=True)
-                self.following.follower.close()
+            self.follow(last=True)
         if self.interrupted:
             raise Interrupted
         self.observer.update(self.snapshot())
@@ -185,8 +183,18 @@ class _Runner:
             snapshot = self.snapshot()
             self.observer.update(snapshot)
             self.warn_if_silent(snapshot.evaluations)
-            if self.following:
-                self.following.update(self.stored)
+            self.follow()
+
+    def follow(self, *, last: bool = False) -> None:
+        """Pass partial results to the follower; a disk that is full ends the live view, not the study."""
+        if self.following:
+            try:
+                self.following.update(self.stored, now=last)
+                if last:
+                    self.following.follower.close()
+            except OSError as error:
+                self.following = None
+                self.message(f"the live view ends here ({error}); the study goes on")
 
     def warn_if_silent(self, evaluations: int) -> None:
         """Say that workers have reported nothing for long: a cluster that has lost them all waits for new ones."""
