@@ -69,7 +69,7 @@ class AngleState(GradlineOptimizer):
         self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
         self._before: AngleMemory = self._driver.memory  # memory before the last step
         self._buckets: list[Bucket] | None = None
-        self._collecting: list[int] = []  # ids of the parameters that have a gradient in these
+        self._collecting: list[int] = []  # ids of the parameters that had a gradient when the buckets were made
         self._context = context
         self._unsettled = False  # a state was loaded, and no step taken since
         self._in_model = ""  # the tensors that the model has, if the state was saved in `eval()` without them

@@ -33,7 +33,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Group(dict[str, Any]):
-    """Parameter group with options that other code, such as a scheduler, cannot set: that only issues a warning, once.
+    """Parameter group in which some options are fixed: code that sets them, such as a scheduler, gets a warning, once.
 
     `lr` shows the step; `set_lr` sets it.
     """
