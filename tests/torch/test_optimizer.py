@@ -270,14 +270,6 @@ def test_no_gradient_at_all_is_said():
 # What torch users expect of any optimizer
 
 
-def test_step_hooks_run_once_per_step():
-    problem, calls = problem_with(GolsI()), []
-    problem.optimizer.register_step_pre_hook(lambda *_: calls.append("pre"))
-    problem.optimizer.register_step_post_hook(lambda optimizer, *_: calls.append(optimizer.last.step))
-    problem.optimizer.step(problem.closure)
-    assert calls == ["pre", problem.optimizer.last.step]
-
-
 def test_zero_grad_between_steps_loses_nothing():
     one, other = problem_with(GolsI()), problem_with(GolsI())
     for set_to_none in (True, False, True, False):

@@ -16,7 +16,7 @@ from gradline.searches import Angle as AngleSearch
 from gradline.torch.angle_state import Phase
 from gradline.torch.angle_steps import AngleSteps
 from gradline.torch.arguments import check_group, check_params, search_of, without_lr, without_lrs
-from gradline.torch.base import without_grad
+from gradline.torch.base import step_method
 from gradline.torch.buckets import ORIGIN
 from gradline.torch.checkpoint import SEARCH
 from gradline.torch.context import ModuleContext
@@ -111,7 +111,7 @@ class Angle(AngleSteps):
         """Whether `eval()` would move the parameters: after the first gradient, and while not in `eval()`."""
         return self._phase is not Phase.START and not self._evaluating
 
-    @without_grad
+    @step_method
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Take one step with the current gradients, or with those that the closure computes.
 

@@ -20,7 +20,7 @@ from gradline.torch.arguments import (
     without_lr,
     without_lrs,
 )
-from gradline.torch.base import caller, warn_of, without_grad
+from gradline.torch.base import caller, step_method, warn_of
 from gradline.torch.checkpoint import SEARCH
 from gradline.torch.context import ModuleContext
 from gradline.torch.direction import DirectionFactory, SteepestDescent, Update
@@ -146,7 +146,7 @@ class LineSearchOptimizer(SavedOptimizer):
         """Whether the parameters are at a probe instead of an accepted point: see `eval()`."""
         return self._session.standing is Standing.PROBE
 
-    @without_grad
+    @step_method
     def step(self, closure: Closure | None = None) -> Any:
         """Perform one whole search with a closure, or one probe with the current gradients without one.
 

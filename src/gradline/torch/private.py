@@ -13,7 +13,9 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
+from torch.optim import Optimizer
 from torch.optim.adamw import adamw
+from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -39,6 +41,26 @@ set_grad: Callable[[bool], Any] = torch._C._set_grad_enabled
 
 version: Callable[[Tensor], int] = attrgetter("_version")
 """A number that grows with each in-place operation on a tensor."""
+
+
+is_profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
+"""Return whether a profiler is running."""
+
+
+def is_watched(optimizer: Optimizer) -> bool:
+    """Return whether a profiler is running, or there are hooks of the steps of an optimizer or of all optimizers."""
+    return bool(
+        optimizer._optimizer_step_pre_hooks
+        or optimizer._optimizer_step_post_hooks
+        or _global_optimizer_pre_hooks
+        or _global_optimizer_post_hooks
+        or is_profiling()
+    )
+
+
+def leave_unwrapped(step: Callable[..., Any]) -> None:
+    """Mark a method `step`, so that torch does not add the calls of hooks and of the profiler to it."""
+    cast(Any, step).hooked = True
 
 
 def fused_adamw_(
