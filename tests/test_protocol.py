@@ -10,6 +10,7 @@ import pytest
 
 from gradline.function import solve
 from gradline.protocol import (
+    Heading,
     Moments,
     Origin,
     Outcome,
@@ -345,3 +346,17 @@ def test_a_record_is_shown_in_a_line_and_in_notebooks_with_its_probes():
     assert str(record.stop) in repr(record)
     assert len(repr(record)) < 150
     assert record._repr_html_().count("<tr>") == 1 + record.evaluations
+
+
+def test_the_scalars_of_a_record_are_its_finite_numbers():
+    record = finish(begun()).record
+    accepted = record.transcript[record.outcome.probe][1].slope
+    expected = {"step": record.step, "slope/start": -1.0, "slope/accepted": accepted, "evaluations": record.evaluations}
+    assert record.scalars() == expected
+    assert all(type(number) is float for number in record.scalars().values())
+
+
+def test_the_scalars_of_a_record_have_the_cosine_of_its_heading_and_no_slope_where_no_probe_was_accepted():
+    origin = Origin(Heading(math.nan, -0.3, 0.6), 1.0)
+    record = Record(GolsI(), origin, None, Outcome(0.0, None, Stop.NON_FINITE, None), [(1.0, Slope(math.nan))])
+    assert record.scalars() == {"step": 0.0, "cosine": -0.5, "evaluations": 1.0}

@@ -263,6 +263,18 @@ class Record(Generic[O, M]):
         """Cosine between gradient and displacement at the start, for searches on `Heading`; NaN for others."""
         return self.origin.at_zero.cosine if isinstance(self.origin.at_zero, Heading) else math.nan
 
+    def scalars(self) -> dict[str, float]:
+        """Return the finite numbers of the search by the names under which they are logged.
+
+        `step`, `slope/start` and `slope/accepted` (slopes of the loss along the direction, at the start and at the
+        accepted probe), `cosine` (see above) and `evaluations` (the number of probes).
+        """
+        numbers = {"step": self.step, "slope/start": self.origin.at_zero.slope, "cosine": self.cosine}
+        if self.outcome.probe is not None:
+            numbers["slope/accepted"] = self.transcript[self.outcome.probe][1].slope
+        numbers["evaluations"] = self.evaluations
+        return {name: float(number) for name, number in numbers.items() if math.isfinite(number)}
+
 
 class Pending(Generic[O, M]):
     """A search in progress: evaluate at `.step`, pass the observation to `.tell`, until `.outcome` is not `None`.

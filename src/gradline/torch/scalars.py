@@ -5,13 +5,12 @@ Scalars are passed to a function of the caller; no logging library is imported h
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from typing import Any, Literal
 
 from torch.utils.hooks import RemovableHandle
 
-from gradline.protocol import Heading, Record
+from gradline.protocol import Record
 from gradline.torch.base import GradlineOptimizer, require_gradline
 
 PREFIX = "gradline"
@@ -106,19 +105,13 @@ def scalars_of(
 
     `stops` has the number of searches so far that ended for each reason, by the names of `Stop`.
     """
-    at_zero, probe = record.origin.at_zero, record.outcome.probe
-    scalars = {"step": record.step, "slope/start": at_zero.slope}
-    if probe is not None:
-        scalars["slope/accepted"] = record.transcript[probe][1].slope
-    if isinstance(at_zero, Heading):
-        scalars["cosine"] = at_zero.cosine
+    scalars = record.scalars()
     if getattr(optimizer, "average", False):
         scalars["averaged_from"] = optimizer.averaged_from  # type: ignore[attr-defined]
-    scalars["evaluations"] = record.evaluations
     scalars["total/evaluations"] = optimizer.evaluations
     scalars["total/searches"] = optimizer.iterations
     scalars |= {f"stops/{name.lower()}": count for name, count in stops.items()}
-    return {_tag(prefix, name): float(value) for name, value in scalars.items() if math.isfinite(value)}
+    return {_tag(prefix, name): float(value) for name, value in scalars.items()}
 
 
 def count_stops(optimizer: GradlineOptimizer, stops: Counter[str]) -> RemovableHandle:
