@@ -35,7 +35,7 @@ def test_a_process_that_dies_while_it_is_idle_is_replaced():
     try:
         before = executor.submit(os.getpid).result()
         os.kill(before, signal.SIGKILL)
-        (pool,) = executor._idle
+        (pool,) = executor._pools
         wait_until(lambda: pool._broken)
         assert executor.submit(os.getpid).result() != before
     finally:

@@ -1,6 +1,5 @@
 """The progress of a study: how fast its workers are, and how long the rest takes."""
 
-import json
 from types import SimpleNamespace
 
 import pytest
@@ -8,6 +7,7 @@ import pytest
 from gradline.lab.jobs import progress
 from gradline.lab.jobs.progress import Meter
 from gradline.lab.jobs.runs import Sampling
+from gradline.lab.jobs.work import write_report
 
 
 @pytest.fixture
@@ -27,13 +27,13 @@ def meter(tmp_path, monkeypatch):
         for name in ("small", "large")
         for seed in (0, 1)
     ]
-    made = Meter(runs, SimpleNamespace(progress=lambda task: tmp_path / task.name))
+    made = Meter(runs, SimpleNamespace(report=lambda task: tmp_path / task.name))
     made.tasks = [SimpleNamespace(name=run.key, runs=[run]) for run in runs]
     return made
 
 
 def report(directory, task, evaluations):
-    (directory / task.name).write_text(json.dumps({"evaluations": evaluations, "made": evaluations, "saved": 0}))
+    write_report(directory / task.name, (evaluations, evaluations, 0), {})
 
 
 def shown(meter, tasks):

@@ -12,10 +12,11 @@ from lab import small_store
 
 from gradline.lab import run_study
 from gradline.lab.engines import make
-from gradline.lab.jobs.partial import read, write
+from gradline.lab.jobs.progress import partial_results
 from gradline.lab.jobs.result import PARTIAL_COLUMNS, measurements
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.jobs.store import Store
+from gradline.lab.jobs.work import write_report
 from gradline.lab.methods import METHODS
 from gradline.lab.problems import PROBLEMS
 from gradline.lab.studies import plan
@@ -56,15 +57,15 @@ def follow(board, grown_runs, finished=()):
 
 def test_medians_by_hand():
     table = medians([(run(0), growth(20, 1.0)), (run(1), growth(40, 3.0)), (run(2), growth(40, 5.0))])
-    np.testing.assert_array_equal(table[0], [0, 10, 20, 30, 40])
-    np.testing.assert_array_equal(table[PARTIAL_COLUMNS.index("train_loss")], [3, 3, 3, 4, 4])
-    assert medians([(run(), growth(-1))]).shape == (len(PARTIAL_COLUMNS), 0)
+    np.testing.assert_array_equal(table["evaluations"], [0, 10, 20, 30, 40])
+    np.testing.assert_array_equal(table["train_loss"], [3, 3, 3, 4, 4])
+    assert medians([(run(), growth(-1))]).shape == (0, len(PARTIAL_COLUMNS))
 
 
 def test_a_curve_is_thinned():
     table = medians([(run(budget=100_000), growth(100_000))])
-    assert 250 <= table.shape[1] <= 302
-    assert table[0, -1] == 100_000
+    assert 250 <= len(table) <= 302
+    assert table["evaluations"].iloc[-1] == 100_000
 
 
 def test_curves_grow(tmp_path):
@@ -135,13 +136,13 @@ def test_engines_tell_how_far_runs_are():
 
 def test_what_is_laid_down_is_read_again(tmp_path):
     laid = {"a": growth(20), "b/ü": growth(-1)}
-    write(tmp_path / "x.partial.npz", laid)
-    again = read(tmp_path / "x.partial.npz")
+    write_report(tmp_path / "x.npz", (20, 20, 0), laid)
+    again = partial_results(tmp_path / "x.npz")
     assert list(again) == ["a", "b/ü"]
     for key in laid:
         for name in PARTIAL_COLUMNS:
             np.testing.assert_array_equal(again[key][name], laid[key][name])
-    assert read(tmp_path / "none.partial.npz") == {}
+    assert partial_results(tmp_path / "none.npz") == {}
 
 
 def test_a_study_writes_them(tmp_path):

@@ -42,52 +42,44 @@ class Processes(Executor):
     """Worker processes, each in a pool of its own, so that a process that dies breaks only its own task.
 
     The future of that task raises `BrokenProcessPool`, and a new process replaces the dead one. Each process belongs to
-    one thread of a thread pool, which waits for its task.
+    one thread of a thread pool, which waits for its tasks.
     """
 
     def __init__(self, workers: int) -> None:
         self._threads = ThreadPoolExecutor(workers)
+        self._of_thread = threading.local()
+        self._pools: list[ProcessPoolExecutor] = []
         self._lock = threading.Lock()
-        self._idle: list[ProcessPoolExecutor] = []
-        self._busy: list[ProcessPoolExecutor] = []
         self._killed = False
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         return self._threads.submit(self._run, partial(fn, *args, **kwargs))
 
     def _run(self, call: Callable[[], Any]) -> Any:
-        pool, future = self._begin(call)
-        try:
-            return future.result()
-        finally:
-            broken = isinstance(future.exception(), BrokenProcessPool)
-            with self._lock:
-                self._busy.remove(pool)
-                if not broken:
-                    self._idle.append(pool)
-
-    def _begin(self, call: Callable[[], Any]) -> tuple[ProcessPoolExecutor, Future[Any]]:
         with self._lock:  # processes start within it, so that `kill` finds them
             if self._killed:
                 raise BrokenProcessPool("the workers were killed")
-            spawn = multiprocessing.get_context("spawn")
-            while True:
-                pool = self._idle.pop() if self._idle else ProcessPoolExecutor(1, spawn, initializer=_begin_worker)
-                with suppress(BrokenProcessPool):  # it died while it was idle
-                    future = pool.submit(call)
-                    self._busy.append(pool)
-                    return pool, future
+            future = self._begin(call)
+        return future.result()
+
+    def _begin(self, call: Callable[[], Any]) -> Future[Any]:
+        with suppress(AttributeError, BrokenProcessPool):  # this thread has no process yet, or it died
+            return self._of_thread.pool.submit(call)  # type: ignore[no-any-return]
+        pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_begin_worker)
+        self._of_thread.pool = pool
+        self._pools.append(pool)
+        return pool.submit(call)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Accept no more tasks, and end the processes when their tasks are done."""
         self._threads.shutdown(wait=wait, cancel_futures=cancel_futures)
-        for pool in [*self._idle, *self._busy]:
+        for pool in self._pools:
             pool.shutdown(wait=wait)
 
     def kill(self) -> None:
         with self._lock:
             self._killed = True
-            for pool in [*self._idle, *self._busy]:
+            for pool in self._pools:
                 for process in list((pool._processes or {}).values()):
                     process.kill()
 

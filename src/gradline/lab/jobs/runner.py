@@ -28,8 +28,7 @@ import filelock
 from gradline.lab.jobs.checkpoints import Checkpoint, Checkpoints
 from gradline.lab.jobs.executors import check_backend, died, open_executor
 from gradline.lab.jobs.grouping import groups
-from gradline.lab.jobs.partial import INTERVAL, Follower, Following
-from gradline.lab.jobs.progress import Meter, Observer, Snapshot
+from gradline.lab.jobs.progress import Follower, Following, Meter, Observer, Snapshot
 from gradline.lab.jobs.result import MakeEngine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
@@ -90,7 +89,7 @@ def run_all(
     check_backend(backend)
     directory, observer = Path(out).resolve(), observer or Observer()
     with _mailbox(directory, observer) as mailbox:
-        settings = WorkerSettings(directory, mailbox, checkpoint_every, threads, None if follower is None else INTERVAL)
+        settings = WorkerSettings(directory, mailbox, checkpoint_every, threads, followed=follower is not None)
         return _Runner(runs, settings, workers, backend, observer, follower, make_engine, key).run()
 
 
@@ -117,7 +116,7 @@ class _Runner:
         self.deaths: dict[str, tuple[int, float]] = {}  # of each task: number, and evaluations at the last one
         self.names = (f"task-{number}" for number in itertools.count())
         self.interrupted = False
-        self.progress = 0, time.monotonic()  # evaluations, and when they were first reported
+        self.progress = 0.0, time.monotonic()  # evaluations, and when they were first reported
         self.missing = self.store.missing(self.runs)
         self.meter = Meter(self.missing, self.settings)
         self.before = len(self.runs) - len(self.missing)
@@ -196,7 +195,7 @@ class _Runner:
                 self.following = None
                 self.message(f"the live view ends here ({error}); the study goes on")
 
-    def warn_if_silent(self, evaluations: int) -> None:
+    def warn_if_silent(self, evaluations: float) -> None:
         """Say that workers have reported nothing for long: a cluster that has lost them all waits for new ones."""
         now = time.monotonic()
         if evaluations != self.progress[0] or not self.tasks:
@@ -222,7 +221,7 @@ class _Runner:
                 self.resubmit(executor, task)
             else:
                 self.give_up(task, f"{type(error).__name__}: {error}")
-        self.settings.remove_reports(task)
+        self.settings.report(task).unlink(missing_ok=True)
 
     def unfinished(self, runs: Iterable[Run]) -> tuple[Run, ...]:
         """Return the runs without a result."""
@@ -232,7 +231,8 @@ class _Runner:
         """Submit the task of a dead worker again; after some deaths without progress run by run."""
         runs = self.unfinished(task.runs)
         deaths, evaluations = self.deaths[task.name]
-        reached = self.meter.report(task).get("evaluations", 0)
+        report = self.meter.report(task)
+        reached = 0.0 if report is None else report.evaluations
         deaths = 1 if reached > evaluations or len(runs) < len(task.runs) else deaths + 1
         if self.interrupted or not runs:
             return

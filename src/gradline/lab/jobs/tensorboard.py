@@ -1,8 +1,8 @@
 """Write the curves of a study for TensorBoard while it runs.
 
 There is one curve for each setting (problem, batch size, method): the median over the runs that have reached a number
-of evaluations. If later runs change points that were written, the curve is written again from there on when a run has
-ended, after an event that makes TensorBoard discard the old points, as after a crash.
+of evaluations. When a run has ended, its curve is written again, after an event that makes TensorBoard discard the
+points that later runs may have changed, as after a crash.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from gradline.lab.jobs.result import PARTIAL_COLUMNS, Array, Measurements, held
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, Measurements, held
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.imports import import_extra
 
@@ -57,42 +57,38 @@ class TensorBoard:
 
 
 class _Curve:
-    """The curve of one setting, and its points that have been written."""
+    """The curve of one setting."""
 
     def __init__(self, writer: Any) -> None:
         self.writer = writer
-        self._written: Array = np.empty((len(PARTIAL_COLUMNS), 0))
+        self._points = 0
         self._ended = 0
 
     def write(self, runs: list[tuple[Run, Measurements]], ended: int) -> None:
-        """Write the medians of runs: those of new points, and when a run has ended, those that have changed."""
-        latest, begin = medians(runs), self._written.shape[1]
-        if latest.shape[1] < begin:
+        """Write the medians of runs: those of new points, and when a run has ended, all of them."""
+        points = medians(runs)
+        if len(points) < self._points:
             return  # a worker died, and its runs have gone back to their checkpoint
-        if ended > self._ended:
-            same = np.isclose(self._written, latest[:, :begin], 0.0, 0.0, equal_nan=True).all(axis=0)
-            if not same.all():
-                begin = int(np.argmin(same))
-                self._forget(int(self._written[0, begin]))
-        for point in latest[:, begin:].T:
-            values = dict(zip(PARTIAL_COLUMNS, point, strict=True))
+        if self._points and ended > self._ended:
+            self._forget()
+        for values in points.iloc[self._points :].to_dict("records"):
             for name, tag in TAGS.items():
                 if np.isfinite(values[name]):
                     self.writer.add_scalar(tag, values[name], int(values["evaluations"]))
-        self._written = np.concatenate([self._written[:, :begin], latest[:, begin:]], axis=1)
-        self._ended = ended
+        self._points, self._ended = len(points), ended
         self.writer.flush()
 
-    def _forget(self, step: int) -> None:
-        """Make TensorBoard discard points from a step on."""
+    def _forget(self) -> None:
+        """Make TensorBoard discard all points."""
         from tensorboard.compat.proto.event_pb2 import Event, SessionLog
 
-        self.writer.file_writer.add_event(Event(step=step, file_version="brain.Event:2"))
-        self.writer.file_writer.add_event(Event(step=step, session_log=SessionLog(status=SessionLog.START)))
+        self.writer.file_writer.add_event(Event(step=0, file_version="brain.Event:2"))
+        self.writer.file_writer.add_event(Event(step=0, session_log=SessionLog(status=SessionLog.START)))
+        self._points = 0
 
 
-def medians(runs: list[tuple[Run, Measurements]]) -> Array:
-    """Return medians over runs as rows `PARTIAL_COLUMNS`, at a grid of evaluations.
+def medians(runs: list[tuple[Run, Measurements]]) -> pd.DataFrame:
+    """Return medians over runs, with columns `PARTIAL_COLUMNS`, at a grid of evaluations.
 
     At each point they are over the runs that have reached it, of their latest measurements.
     """
@@ -102,14 +98,14 @@ def medians(runs: list[tuple[Run, Measurements]]) -> Array:
     grid = np.arange(0.0, min(furthest, float(run.budget)) + 1.0, every)
     if furthest >= run.budget and (not len(grid) or grid[-1] < run.budget):
         grid = np.append(grid, run.budget)
-    made = [grid]
-    for name in PARTIAL_COLUMNS[1:]:
-        rows = []
-        for _, measured in runs:
-            at = measured["evaluations"]
-            rows.append(np.where(grid <= at.max(initial=-1.0), held(at, measured[name], grid), np.nan))
-        made.append(pd.DataFrame(rows).median().to_numpy())  # of the runs that have a number there
-    return np.stack(made)
+    tables = []
+    for _, measured in runs:
+        at = measured["evaluations"]
+        reached = grid[grid <= at.max(initial=-1.0)]
+        tables.append(pd.DataFrame({name: held(at, measured[name], reached) for name in PARTIAL_COLUMNS[1:]}))
+    found = pd.concat(tables).groupby(level=0).median()  # of the runs that have a number there
+    found.insert(0, PARTIAL_COLUMNS[0], grid)
+    return found
 
 
 def folder_of(run: Run) -> Path:

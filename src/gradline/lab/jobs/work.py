@@ -1,22 +1,25 @@
 """What a worker does with a task: resume a checkpoint, advance, save results, until it is to stop.
 
-All communication is by files in the study's directory (results, checkpoints, progress, the request to stop), so that a
+All communication is by files in the study's directory (results, checkpoints, reports, the request to stop), so that a
 worker may be a process here or on another machine that sees the directory.
+
+The report of a task is a NumPy archive: `PROGRESS`, and by the keys of runs their partial results, if somebody follows
+the study. It may be lost without harm.
 """
 
 from __future__ import annotations
 
-import json
-import math
 import time
 import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gradline.lab.jobs import partial
+import numpy as np
+
 from gradline.lab.jobs.checkpoints import Checkpoint, CheckpointError, Checkpoints
-from gradline.lab.jobs.result import Engine, MakeEngine, Result
+from gradline.lab.jobs.result import PARTIAL_COLUMNS, Engine, MakeEngine, Measurements, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.tools.files import atomic_write
@@ -24,10 +27,12 @@ from gradline.lab.tools.threads import threads
 
 STOP_INTERVAL = 0.2
 """Seconds between two checks for the request to stop."""
-PROGRESS_INTERVAL = 1.0
-"""Seconds between two reports of progress."""
+REPORT_INTERVAL = 1.0
+"""Seconds between two reports of a task."""
 WRITING_SHARE = 0.05
-"""Largest fraction of the time spent on writing checkpoints, and on writing partial results."""
+"""Largest fraction of the time spent on writing checkpoints, and on writing reports."""
+PROGRESS = "progress"
+"""Numbers of a report: evaluations of the task, those not from a checkpoint, and its results."""
 
 
 @dataclass(frozen=True)
@@ -45,17 +50,17 @@ class WorkerSettings:
 
     Args:
         directory: the directory of the study.
-        mailbox: a folder of this runner, where workers report progress and look for the request to stop.
+        mailbox: a folder of this runner, where workers report and look for the request to stop.
         checkpoint_every: seconds between two checkpoints of a task.
         threads: threads of torch in each worker.
-        partial_every: seconds between two partial results; `None`: write none.
+        followed: whether reports have partial results.
     """
 
     directory: Path
     mailbox: Path
     checkpoint_every: float = 30.0
     threads: int = 1
-    partial_every: float | None = None
+    followed: bool = False
 
     @property
     def stop(self) -> Path:
@@ -67,15 +72,8 @@ class WorkerSettings:
         """Whether workers are to stop; so they are if the mailbox of a runner that was killed has been removed."""
         return self.stop.exists() or not self.mailbox.exists()
 
-    def progress(self, task: Task) -> Path:
-        return self.mailbox / f"{task.name}.json"
-
-    def partial(self, task: Task) -> Path:
-        return self.mailbox / f"{task.name}{partial.SUFFIX}"
-
-    def remove_reports(self, task: Task) -> None:
-        self.progress(task).unlink(missing_ok=True)
-        self.partial(task).unlink(missing_ok=True)
+    def report(self, task: Task) -> Path:
+        return self.mailbox / f"{task.name}.npz"
 
 
 class TaskError(RuntimeError):
@@ -131,7 +129,6 @@ class _Work:
         begun = engine.evaluations
         now = time.monotonic()
         check, report, save = now, now, now + self.settings.checkpoint_every
-        show = now if self.settings.partial_every else math.inf
         while engine.active:
             engine.advance()
             self.save(engine.finished())
@@ -142,11 +139,10 @@ class _Work:
                     self.checkpoints.write(checkpoint, engine.state_dict())
                     return
             if now >= report:
-                report = now + PROGRESS_INTERVAL
-                self.report_progress(engine, begun)
-            if now >= show:
-                partial.write(self.settings.partial(self.task), engine.partial_results())
-                show = _next(now, self.settings.partial_every or 0.0)
+                progress = engine.evaluations, engine.evaluations - begun, self.saved
+                partial = engine.partial_results() if self.settings.followed else {}
+                write_report(self.settings.report(self.task), progress, partial)
+                report = _next(now, REPORT_INTERVAL)
             if now >= save:
                 try:
                     self.checkpoints.write(checkpoint, engine.state_dict())
@@ -164,12 +160,13 @@ class _Work:
                 self.store.save(result)
                 self.saved += 1
 
-    def report_progress(self, engine: Engine, begun: float) -> None:
-        """Write the evaluations of the task, those not from a checkpoint, and the number of its results."""
-        made = engine.evaluations - begun
-        progress = {"evaluations": engine.evaluations, "made": made, "saved": self.saved}
-        with atomic_write(self.settings.progress(self.task), sync=False) as file:
-            file.write(json.dumps(progress).encode())
+
+def write_report(path: Path, progress: tuple[float, ...], partial: dict[str, Measurements]) -> None:
+    """Write the report of a task: its progress, and what has been measured of its runs."""
+    arrays: dict[str, Any] = {PROGRESS: np.array(progress)}
+    arrays |= {key: np.stack([run[name] for name in PARTIAL_COLUMNS]) for key, run in partial.items()}
+    with atomic_write(path, sync=False) as file:
+        np.savez(file, **arrays)
 
 
 def _next(began: float, interval: float) -> float:

@@ -14,8 +14,7 @@ from collections.abc import Callable, Hashable, Mapping
 import numpy as np
 
 from gradline.lab import engines
-from gradline.lab.jobs.partial import Follower
-from gradline.lab.jobs.progress import Observer
+from gradline.lab.jobs.progress import Follower, Observer
 from gradline.lab.jobs.result import MakeEngine, Result, Status
 from gradline.lab.jobs.runner import Summary, run_all
 from gradline.lab.jobs.runs import Run
