@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from gradline.lab.problems import data
-from gradline.lab.problems.data import downloads
+from gradline.lab.problems.data import files
 from gradline.lab.tools.formatting import size
 
 pooch = pytest.importorskip("pooch")
@@ -38,7 +38,7 @@ def wanted(server):
 
 
 def get(wanted, directory):
-    downloads._download(wanted, directory, progress=False)
+    files.download(wanted, directory, progress=False)
     target = wanted.file.under(directory)
     assert target.read_bytes() == CONTENT
     assert [path.name for path in target.parent.iterdir()] == ["file.bin"]
@@ -76,7 +76,7 @@ def test_wrong_content_everywhere_is_refused_and_deleted(server, wanted, tmp_pat
 
 def test_progress_is_shown_on_a_terminal(server, wanted, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    downloads._download(wanted, tmp_path, progress=True)
+    files.download(wanted, tmp_path, progress=True)
     assert "100%" in capsys.readouterr().err
 
 

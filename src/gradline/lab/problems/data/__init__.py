@@ -5,13 +5,12 @@ data set. Iris and BCWD come with scikit-learn; MNIST and CIFAR10 are read from 
 downloaded into it if missing.
 
 Every file is compared with its published SHA-256 before it is parsed (`read_verified`), so that parsers of formats need
-no checks of their own. Pickles can call nothing but the constructors of arrays.
+no checks of their own.
 """
 
 from __future__ import annotations
 
 from gradline.lab.problems.data.dataset import DataSet, Samples
-from gradline.lab.problems.data.downloads import fetch, status
 from gradline.lab.problems.data.files import (
     DataError,
     Download,
@@ -22,7 +21,7 @@ from gradline.lab.problems.data.files import (
     data_directory,
     read_verified,
 )
-from gradline.lab.problems.data.registry import SOURCES, Source, load, register
+from gradline.lab.problems.data.registry import SOURCES, Source, fetch, load, register, status
 
 __all__ = [
     "SOURCES",

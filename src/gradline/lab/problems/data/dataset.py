@@ -1,4 +1,4 @@
-"""Data sets before (`Samples`) and after (`DataSet`) scaling by `ZScore`."""
+"""Data sets before (`Samples`) and after (`DataSet`) scaling by `z_scored`."""
 
 from __future__ import annotations
 
@@ -78,21 +78,15 @@ def targets(
         _require_finite("targets", train)
         _require_finite("targets", test)
         return train.astype(dtype), test.astype(dtype)
-    for labels in (train, test):
-        if labels.dtype.kind not in "iu":
-            raise ValueError(f"labels must be whole numbers (they number the classes), got {labels.dtype}")
-    number = len(classes) or 1 + max(int(labels.max()) for labels in (train, test) if labels.size)
-    return _one_hot(train, number, dtype), _one_hot(test, number, dtype)
-
-
-def _one_hot(labels: npt.NDArray[Any], number: int, dtype: npt.DTypeLike) -> npt.NDArray[np.floating]:
-    if labels.size and (labels.min() < 0 or labels.max() >= number):
+    if not all(labels.dtype.kind in "iu" for labels in (train, test)):
+        raise ValueError(f"labels must be whole numbers (they number the classes), got {train.dtype} and {test.dtype}")
+    used = np.concatenate([train, test])
+    number = len(classes) or 1 + int(used.max())
+    if used.min() < 0 or used.max() >= number:
         raise ValueError(
-            f"labels must be between 0 and {number - 1} (there are {number} classes), "
-            f"got {int(labels.min())} to {int(labels.max())}"
+            f"labels must be between 0 and {number - 1} (there are {number} classes), got {used.min()} to {used.max()}"
         )
-    rows: npt.NDArray[np.floating] = np.eye(number, dtype=dtype)[labels]
-    return rows
+    return np.eye(number, dtype=dtype)[train], np.eye(number, dtype=dtype)[test]
 
 
 def _require_rows(part: str, inputs: npt.NDArray[Any], labels: npt.NDArray[Any]) -> None:
@@ -110,49 +104,35 @@ def _require_finite(name: str, array: npt.NDArray[Any]) -> None:
         raise ValueError(f"{name} must be finite (a NaN would spread over every scaled input), got NaN or infinity")
 
 
-@dataclass(frozen=True, eq=False)
-class ZScore:
-    """Scaling of each input dimension to mean 0 and standard deviation 1 over the rows it was fitted on.
+def z_scored(
+    parts: Sequence[npt.NDArray[Any]], fitted: Sequence[npt.NDArray[Any]], dtype: npt.DTypeLike
+) -> list[npt.NDArray[np.floating]]:
+    """Return parts of a data set with each input dimension scaled to mean 0 and standard deviation 1 over other parts.
 
     The standard deviation divides by n − 1. A dimension that is constant over the fitted rows (a border pixel of MNIST)
     becomes 0 in every row, also in rows where it is not constant: a network cannot have learned anything from it. Means
     and deviations are computed in double precision by blocks of rows, so that bytes are not expanded all at once.
     """
-
-    mean: npt.NDArray[np.float64]
-    deviation: npt.NDArray[np.float64]
-    constant: npt.NDArray[np.bool_]
-
-    @staticmethod
-    def fit(parts: Sequence[npt.NDArray[Any]]) -> ZScore:
-        """Return the scaling by the rows of all parts together."""
-        rows = sum(len(part) for part in parts)
-        inputs = parts[0].shape[1]
-        total, squares = np.zeros(inputs), np.zeros(inputs)
-        low, high = np.full(inputs, np.inf), np.full(inputs, -np.inf)
-        for block in _blocks(parts):
-            total += block.sum(axis=0)
-            np.minimum(low, block.min(axis=0), out=low)
-            np.maximum(high, block.max(axis=0), out=high)
-        # Compared, not computed: the mean of many 0.1 is not exactly 0.1, and their variance not exactly zero.
-        constant = low == high
-        mean = np.where(constant, low, total / rows)
-        for block in _blocks(parts):
-            squares += ((block - mean) ** 2).sum(axis=0)
-        deviation = np.sqrt(squares / max(1, rows - 1))
-        # A spread too small to square (below 1e-154) has no deviation to divide by either.
-        constant |= deviation == 0.0
-        return ZScore(mean=mean, deviation=np.where(constant, 1.0, deviation), constant=constant)
-
-    def apply(self, inputs: npt.NDArray[Any], dtype: npt.DTypeLike) -> npt.NDArray[np.floating]:
-        """Return scaled inputs, computed in double precision and stored as `dtype`."""
-        scaled: npt.NDArray[np.floating] = np.empty(inputs.shape, dtype=dtype)
-        start = 0
-        for block in _blocks([inputs]):
-            scaled[start : start + len(block)] = (block - self.mean) / self.deviation
-            start += len(block)
-        scaled[:, self.constant] = 0.0
-        return scaled
+    rows = sum(len(part) for part in fitted)
+    low = np.min([part.min(axis=0) for part in fitted if len(part)], axis=0).astype(np.float64)
+    high = np.max([part.max(axis=0) for part in fitted if len(part)], axis=0)
+    total, squares = np.zeros(len(low)), np.zeros(len(low))
+    for block in _blocks(fitted):
+        total += block.sum(axis=0)
+    # Compared, not computed: the mean of many 0.1 is not exactly 0.1, and their variance not exactly zero.
+    mean = np.where(low == high, low, total / rows)
+    for block in _blocks(fitted):
+        squares += ((block - mean) ** 2).sum(axis=0)
+    deviation = np.sqrt(squares / max(1, rows - 1))
+    # A spread too small to square (below 1e-154) has no deviation to divide by either.
+    constant = (low == high) | (deviation == 0.0)
+    deviation[constant] = 1.0
+    scaled: list[npt.NDArray[np.floating]] = [np.empty(part.shape, dtype=dtype) for part in parts]
+    for part, into in zip(parts, scaled, strict=True):
+        for begin, block in enumerate(_blocks([part])):
+            into[begin * BLOCK : (begin + 1) * BLOCK] = (block - mean) / deviation
+        into[:, constant] = 0.0
+    return scaled
 
 
 def _blocks(parts: Sequence[npt.NDArray[Any]]) -> Iterator[npt.NDArray[np.float64]]:

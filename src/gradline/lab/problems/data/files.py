@@ -1,21 +1,31 @@
-"""Published files of data sets: where they are stored, and whether their bytes are the published ones.
+"""Published files of data sets: where they are stored, whether their bytes are the published ones, and downloading.
 
 A `File` is a path in the data directory (torchvision's layout) with the size and SHA-256 of its content.
-`read_verified` returns only content that matches, so readers of a format need not doubt it.
+`read_verified` returns only content that matches, so readers of a format need not doubt it. pooch downloads to a
+temporary file, compares the SHA-256 and renames: a file that has its name is right.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import shutil
+import sys
+import tarfile
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path, PurePosixPath
+from typing import Any
 
+from gradline.lab.tools.files import atomic_write
+from gradline.lab.tools.formatting import size
 from gradline.lab.tools.imports import import_extra
 
 DIRECTORY_VARIABLE = "GRADLINE_DATA"
+RETRIES = 2
+"""Further attempts at each mirror, after 1 and 2 seconds."""
 
 
 class DataError(RuntimeError):
@@ -31,9 +41,7 @@ def data_directory(directory: str | os.PathLike[str] | None = None) -> Path:
 
     An empty variable counts as not set. The folder need not exist.
     """
-    if directory is not None:
-        return Path(directory).expanduser()
-    if named := os.environ.get(DIRECTORY_VARIABLE):
+    if named := directory or os.environ.get(DIRECTORY_VARIABLE):
         return Path(named).expanduser()
     cache: Path = import_extra("platformdirs", "finding the cache folder").user_cache_path("gradline", appauthor=False)
     return cache / "data"
@@ -83,7 +91,7 @@ class FileState(Enum):
 
 @dataclass(frozen=True)
 class FileStatus:
-    """One line of `status`: a file that a data set needs, its state, and its published size."""
+    """A file that a data set needs, its state, and its published size."""
 
     data_set: str
     path: Path
@@ -105,11 +113,57 @@ def read_verified(choice: tuple[File, ...], directory: Path) -> tuple[File, byte
     raise DataError("; ".join(reasons) or f"{choice[-1].under(directory)} is missing")
 
 
-def state_of(choice: tuple[File, ...], directory: Path, data_set: str) -> FileStatus:
-    """Return the state of a wanted file: of its best form, if there are several."""
-    file, state = choice[-1], FileState.MISSING
-    for file in [one for one in choice if one.under(directory).is_file()][:1]:
-        state = FileState.DAMAGED
+def states(wanted: Download, directory: Path, data_set: str) -> list[FileStatus]:
+    """Return the states of the files of a download, each of its best form; existing files are read and compared."""
+    found = []
+    for choice in wanted.choices:
+        there = [file for file in choice if file.under(directory).is_file()]
+        file, state = (there or [choice[-1]])[0], FileState.DAMAGED if there else FileState.MISSING
         with suppress(DataError):
             file, state = read_verified(choice, directory)[0], FileState.VERIFIED
-    return FileStatus(data_set, file.under(directory), state, file.size)
+        found.append(FileStatus(data_set, file.under(directory), state, file.size))
+    return found
+
+
+def download(wanted: Download, directory: Path, *, progress: bool) -> None:
+    """Download a file and unpack it. Raises a `DownloadError` with each mirror's last error, or a `DataError`."""
+    pooch, requests = import_extra("pooch", "downloading"), import_extra("requests", "downloading")
+    file, errors, bar = wanted.file, [], progress and sys.stderr.isatty()
+    pooch.get_logger().setLevel("INFO" if bar else "WARNING")
+    known = {file.path: f"sha256:{file.sha256}"}
+    for url in wanted.urls:
+        mirror = pooch.create(directory, "", registry=known, urls={file.path: url}, retry_if_failed=RETRIES)
+        try:
+            mirror.fetch(file.path, downloader=pooch.HTTPDownloader(progressbar=bar))
+        except (requests.RequestException, ValueError) as error:
+            errors.append(f"    {url}: {error}")
+        else:
+            if wanted.unpack:
+                _unpack(wanted, directory)
+            return
+    raise DownloadError("\n".join(errors))
+
+
+def _unpack(wanted: Download, directory: Path) -> None:
+    """Unpack the wanted members of an archive, which stays."""
+    try:
+        with tarfile.open(wanted.file.under(directory)) as archive:
+            for file in wanted.unpacked:
+                content: Any = archive.extractfile(file.path)
+                with atomic_write(file.under(directory)) as stream:
+                    shutil.copyfileobj(content, stream)
+    except (tarfile.TarError, EOFError, KeyError) as error:
+        raise DataError(f"{wanted.file.under(directory)} cannot be unpacked: {error}") from error
+
+
+def advice(name: str, lacking: Sequence[Download], directory: Path, why: str) -> str:
+    """Return what to do about missing files: put them into the folder, or name another one."""
+    lines = [f"{name} needs files that are not in {directory} and {why}:"]
+    lines += [f"  {wanted.file.path} ({size(wanted.file.size)}) from {' or '.join(wanted.urls)}" for wanted in lacking]
+    unpacked = " (archives unpacked there will do as well)" if any(wanted.unpack for wanted in lacking) else ""
+    lines.append(
+        f"Put them into {directory} under these names{unpacked}, for example from a machine with a connection, "
+        f"or set the variable {DIRECTORY_VARIABLE} (or the argument directory) to a folder that has them; "
+        "a folder made by torchvision will do."
+    )
+    return "\n".join(lines)

@@ -1,4 +1,4 @@
-"""Load data sets by name.
+"""Load data sets by name, download their files, and say which are there.
 
 A data set is one value, a `Source`: a function that reads it, and the files it needs. `SOURCES` has those of the
 studies; `register` adds one. Iris and BCWD (Breast Cancer Wisconsin, Diagnostic) come with scikit-learn.
@@ -17,9 +17,19 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from gradline.lab.problems.data import cifar10, mnist
-from gradline.lab.problems.data.dataset import DataSet, Samples, ZScore, targets
-from gradline.lab.problems.data.files import DataError, Download, DownloadError, data_directory
+from gradline.lab.problems.data import cifar10, files, mnist
+from gradline.lab.problems.data.dataset import DataSet, Samples, targets, z_scored
+from gradline.lab.problems.data.files import (
+    DIRECTORY_VARIABLE,
+    DataError,
+    Download,
+    DownloadError,
+    FileState,
+    FileStatus,
+    advice,
+    data_directory,
+    states,
+)
 from gradline.lab.tools.imports import import_extra, import_named
 from gradline.searches.arguments import require
 
@@ -118,6 +128,40 @@ def find(name: str) -> Source:
         raise ValueError(f"name must be one of {', '.join(SOURCES)} (or registered before), got {name!r}") from None
 
 
+def status(directory: str | os.PathLike[str] | None = None) -> tuple[FileStatus, ...]:
+    """Return the state of each file of the registered data sets; existing files are read and compared.
+
+    Data sets that need no files (Iris, BCWD) have no lines.
+    """
+    folder, sources = data_directory(directory), SOURCES.items()
+    return tuple(line for name, source in sources for one in source.downloads for line in states(one, folder, name))
+
+
+def fetch(name: str, directory: str | os.PathLike[str] | None = None, *, progress: bool = True) -> Path:
+    """Download those files of a data set that are missing or damaged, and return their folder.
+
+    A damaged file is replaced when the new one is complete and verified.
+    """
+    folder = data_directory(directory)
+    lacking = [
+        wanted
+        for wanted in find(name).downloads
+        if any(line.state is not FileState.VERIFIED for line in states(wanted, folder, name))
+    ]
+    for place, wanted in enumerate(lacking):
+        try:
+            files.download(wanted, folder, progress=progress)
+        except DownloadError as error:
+            why = f"could not be downloaded:\n{error}\nThe missing ones"
+            raise DownloadError(advice(name, lacking[place:], folder, why)) from error
+        except OSError as error:  # no permission, no space, not a folder ...
+            raise DataError(
+                f"{name} needs files that are not in {folder} and cannot be written there ({error}): "
+                f"name another folder by the argument directory or the variable {DIRECTORY_VARIABLE}"
+            ) from error
+    return folder
+
+
 def load(
     name: str,
     *,
@@ -149,8 +193,6 @@ def load(
         download: whether to download missing files.
         progress: whether to show a progress bar on a terminal.
     """
-    from gradline.lab.problems.data import downloads  # it asks this module for the sources
-
     source = find(name)
     good = z_score in ("train", "all", "none")
     require(good, "z_score", "'train', 'all' or 'none'", "the rows it is fitted on", z_score)
@@ -164,24 +206,19 @@ def load(
         if not all(any(file.under(folder).is_file() for file in choice) for choice in wanted.choices)
     ]
     if lacking and not download:
-        raise DownloadError(downloads.advice(name, lacking, folder, "were not to be downloaded"))
+        raise DownloadError(advice(name, lacking, folder, "were not to be downloaded"))
     if lacking:
-        downloads.fetch(name, folder, progress=progress)
+        fetch(name, folder, progress=progress)
     try:
         samples = source.read(folder)
     except DataError as error:
-        advice = f". gradline.lab.problems.data.fetch({name!r}) replaces it." if source.downloads else ""
-        raise DataError(f"{name}: {error}{advice}") from error
-    return _data_set(name, samples, z_score, stored)
-
-
-def _data_set(name: str, samples: Samples, z_score: str, dtype: np.dtype[np.floating]) -> DataSet:
+        hint = f". gradline.lab.problems.data.fetch({name!r}) replaces it." if source.downloads else ""
+        raise DataError(f"{name}: {error}{hint}") from error
     train = samples.train_inputs
-    test = train[:0] if samples.test_inputs is None else samples.test_inputs
+    parts = [train, train[:0] if samples.test_inputs is None else samples.test_inputs]
     if z_score == "none":
-        scaled_train, scaled_test = train.astype(dtype), test.astype(dtype)
+        inputs = [part.astype(stored) for part in parts]
     else:
-        scale = ZScore.fit([train] if z_score == "train" else [train, test])
-        scaled_train, scaled_test = scale.apply(train, dtype), scale.apply(test, dtype)
-    train_targets, test_targets = targets(samples.train_labels, samples.test_labels, samples.classes, dtype)
-    return DataSet(name, scaled_train, train_targets, scaled_test, test_targets, samples.classes)
+        inputs = z_scored(parts, parts[:1] if z_score == "train" else parts, stored)
+    outputs = targets(samples.train_labels, samples.test_labels, samples.classes, stored)
+    return DataSet(name, inputs[0], outputs[0], inputs[1], outputs[1], samples.classes)
