@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from lab.study_runs import run
 
-from gradline.lab.engines.sampling import check_variances, direction_batches, probe_batches, reuses
 from gradline.lab.jobs.runs import Sampling
 from gradline.lab.problems.sampling import (
     BLOCK,
@@ -98,23 +97,24 @@ def test_a_batch_larger_than_the_data_is_refused():
 
 def test_a_run_says_where_its_batches_come_from():
     plain = run(batch_size=20)
-    assert (probe_batches(plain, 120).size, direction_batches(plain, 120)) == (20, None)
-    assert reuses(plain)
-    assert probe_batches(run(batch_size=20, sampling=Sampling.FULL), 120).whole
+    probes, directions = plain.batches(120)
+    assert (probes.size, directions) == (20, None)
+    assert plain.reuses_gradient
+    assert run(batch_size=20, sampling=Sampling.FULL).batches(120)[0].whole
     separate = run(batch_size=20, direction_batch_size=50, repetition=True)
-    directions = direction_batches(separate, 120)
+    _, directions = separate.batches(120)
     assert (directions.size, directions.purpose, directions.repetition) == (50, Purpose.DIRECTIONS, True)
-    assert not reuses(separate)
-    assert not reuses(run(sampling=Sampling.STATIC))
+    assert not separate.reuses_gradient
+    assert not run(sampling=Sampling.STATIC).reuses_gradient
 
 
 def test_variances_need_two_samples():
     with pytest.raises(ValueError, match="batch_size must be at least 2 with prls"):
-        check_variances(run(method="prls", batch_size=1), 100)
+        run(method="prls", batch_size=1).check_variances(100)
     with pytest.raises(ValueError, match="batch_size must be at least 2 with prls"):
-        check_variances(run(method="prls", batch_size=10, direction_batch_size=1), 100)
-    check_variances(run(method="gols-i", batch_size=1), 100)
-    check_variances(run(method="prls", batch_size=1, direction_batch_size=10), 100)
+        run(method="prls", batch_size=10, direction_batch_size=1).check_variances(100)
+    run(method="gols-i", batch_size=1).check_variances(100)
+    run(method="prls", batch_size=1, direction_batch_size=10).check_variances(100)
 
 
 def test_samples_to_measure_on_are_chosen_once_for_each_seed_and_part():

@@ -19,6 +19,7 @@ assert len(results) == 3 and results[0].columns["evaluations"][-1] >= 100
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable, Sequence
 from typing import Any
 
@@ -26,7 +27,7 @@ from gradline.lab.jobs.result import Engine
 from gradline.lab.jobs.runs import Run
 from gradline.lab.methods import SearchMethod
 from gradline.lab.problems import Network
-from gradline.protocol import Moments, Slope, Value, observes, observes_at_probes
+from gradline.protocol import Moments, Record, Slope, Value, observes, observes_at_probes
 
 __all__ = ["Engine", "group_key", "lockstep_accepts", "make"]
 
@@ -80,3 +81,27 @@ def group_key(run: Run) -> Hashable:
         return run.key
     names = ("data", "z_score", "hidden", "activation", "loss", "dtype", "error_samples")
     return tuple(getattr(run.problem, name) for name in names)
+
+
+def ends_in_stall(run: Run, samples: int) -> bool:
+    """Return whether a run ends when it is `stuck`: no evaluation is random, and its directions have no memory."""
+    plain = lockstep_accepts(dataclasses.replace(run, diagonal=True))
+    return plain and all(source is None or source.whole for source in run.batches(samples))
+
+
+def stuck(record: Record[Any, Any]) -> bool:
+    """Return whether a search left everything as it was: no step, and nothing new in its memory.
+
+    On full batches every search after it would do the same, so the rest of the budget would change nothing.
+    """
+    return record.outcome.step == 0.0 and bool(record.outcome.memory == record.memory)
+
+
+def runs_of_state(state: dict[str, Any], engine: str, version: int, runs: Sequence[Run]) -> dict[str, Run]:
+    """Return the runs by their keys, or raise a `ValueError` for the state of another engine."""
+    if (state["engine"], state["version"]) != (engine, version):
+        raise ValueError(
+            f"state must be of {engine} runs, version {version} (what this gradline reads), "
+            f"got {state['engine']!r}, version {state['version']!r}"
+        )
+    return {run.key: run for run in runs}

@@ -13,15 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradline.lab.engines.sampling import (
-    check_variances,
-    direction_batches,
-    ends_in_stall,
-    probe_batches,
-    reuses,
-    runs_of_state,
-    stuck,
-)
+from gradline.lab.engines import ends_in_stall, runs_of_state, stuck
 from gradline.lab.jobs.result import Measurements, Result, Status, Table, measurements
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import Method, SearchMethod
@@ -59,17 +51,16 @@ class Ordinary:
             task = run.problem.build(run.seed)
         self._objective = Objective(
             task,
-            probe_batches(run, task.samples),
-            direction_batches(run, task.samples),
+            *run.batches(task.samples),
             static=run.sampling is Sampling.STATIC,
-            reuse_gradient=reuses(run),
+            reuse_gradient=run.reuses_gradient,
             diagonal=run.diagonal,
             counted=_foreign(run),
             budget=run.budget,
         )
         self._stepper: Stepper | None = None
         try:
-            check_variances(run, task.samples)
+            run.check_variances(task.samples)
             with self._apart(), self._time:
                 self._stepper = run.method.build(self._objective)
         except Exception as error:

@@ -10,9 +10,11 @@ from enum import Enum
 from functools import cached_property
 from typing import Any
 
-from gradline.lab.methods import Method, method_from_dict
+from gradline.lab.methods import Method, SearchMethod, method_from_dict
 from gradline.lab.problems import Problem, problem_from_dict
+from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.tools.arguments import require_count
+from gradline.protocol import Moments, observes
 from gradline.searches.arguments import require
 
 
@@ -84,6 +86,31 @@ class Run:
         text = json.dumps(values, sort_keys=True, separators=(",", ":"))
         digest = hashlib.sha256(text.encode()).hexdigest()[:12]
         return f"{self.problem.name}_{self.method.name}_b{self.batch_size}_s{self.seed}_{digest}"
+
+    @property
+    def reuses_gradient(self) -> bool:
+        """Whether the accepted probe's gradient begins the next search."""
+        return self.sampling is not Sampling.STATIC and self.direction_batch_size is None
+
+    def batches(self, samples: int) -> tuple[Batches, Batches | None]:
+        """Return the batches of probes, and those that give directions; `None`: those of probes do."""
+
+        def drawn(purpose: Purpose, size: int, *, repetition: bool) -> Batches:
+            return Batches(seed=self.seed, purpose=purpose, samples=samples, size=size, repetition=repetition)
+
+        whole, size = self.sampling is Sampling.FULL, self.direction_batch_size
+        repetition = self.repetition and not whole
+        probes = drawn(Purpose.PROBES, samples if whole else self.batch_size, repetition=repetition)
+        directions = None if size is None else drawn(Purpose.DIRECTIONS, size, repetition=self.repetition)
+        return probes, directions
+
+    def check_variances(self, samples: int) -> None:
+        """Raise a `ValueError` if the search needs variances and the batches that give directions have none."""
+        if isinstance(self.method, SearchMethod) and observes(self.method.search) is Moments:
+            probes, directions = self.batches(samples)
+            size = (directions or probes).size
+            rule, reason = f"at least 2 with {self.method.name}", "a variance is estimated from how samples differ"
+            require(size > 1, "batch_size", rule, reason, size)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the run as plain values for JSON."""

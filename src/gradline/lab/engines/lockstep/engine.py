@@ -17,14 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradline.lab.engines import lockstep_accepts
+from gradline.lab.engines import lockstep_accepts, runs_of_state
 from gradline.lab.engines.lockstep.factored import Factored
 from gradline.lab.engines.lockstep.group import Group
 from gradline.lab.engines.lockstep.layers import Layers
 from gradline.lab.engines.lockstep.measures import Measures
 from gradline.lab.engines.lockstep.points import Points
 from gradline.lab.engines.lockstep.rows import Row
-from gradline.lab.engines.sampling import runs_of_state
 from gradline.lab.jobs.result import Measurements, Result, measurements
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network

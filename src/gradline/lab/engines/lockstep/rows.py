@@ -11,14 +11,7 @@ from typing import Any
 
 from gradline.codec import pack_driver, unpack_driver
 from gradline.driver import Driver, Phase
-from gradline.lab.engines.sampling import (
-    check_variances,
-    direction_batches,
-    ends_in_stall,
-    probe_batches,
-    reuses,
-    stuck,
-)
+from gradline.lab.engines import ends_in_stall, stuck
 from gradline.lab.jobs.result import Table
 from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.problems.sampling import Batches, Indices
@@ -34,16 +27,15 @@ class Row:
                  "static", "table", "valued")  # fmt: skip
 
     def __init__(self, run: Run, samples: int) -> None:
-        check_variances(run, samples)
+        run.check_variances(samples)
         search = run.method.search
         self.run = run
         self.driver = Driver(search)
         self.budget = run.budget
-        self.reuse = reuses(run)
+        self.reuse = run.reuses_gradient
         self.static = run.sampling is Sampling.STATIC
         self.noisy, self.valued = observes(search) is Moments, observes(search) is not Slope
-        self.probes = probe_batches(run, samples)
-        self.directions = direction_batches(run, samples)
+        self.probes, self.directions = run.batches(samples)
         self.ends_in_stall = ends_in_stall(run, samples)
         self.drawn = 0
         self.over = False
