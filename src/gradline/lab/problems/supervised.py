@@ -22,9 +22,6 @@ from gradline.torch.snapshot import seed_generators
 Values: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 """Computes a number for each sample from outputs and targets: losses, or errors."""
 
-OfModel: TypeAlias = Callable[[nn.Module, Tensor | slice], Tensor]
-"""Computes a number for each of some samples from a model."""
-
 M = TypeVar("M", bound=nn.Module)
 CHUNK = 500
 """Samples of one forward pass, where many are measured."""
@@ -63,26 +60,27 @@ def plain_task(
 ) -> Task:
     """Build a task without validation samples, whose losses and test errors are measured on the first samples."""
 
-    def of_samples(model: nn.Module, chosen: Tensor | slice) -> Tensor:
-        return losses(model(train.inputs[chosen]), train.targets[chosen])
-
     def measure(model: nn.Module) -> Measured:
         loss, _ = mean_loss_and_error(model, train.first(measured), losses, None)
         error, _ = mean_loss_and_error(model, test.first(measured), errors, None)
         return Measured(loss, math.nan, math.nan, error)
 
-    return Task(seeded(seed, make), len(train.inputs), of_samples, measure)
+    return Task(seeded(seed, make), len(train.inputs), partial(_losses, train, losses), measure)
 
 
-def two_part_task(seed: int, make: Callable[[], nn.Module], train: int, losses: OfModel) -> Task:
+def two_part_task(seed: int, make: Callable[[], nn.Module], samples: Part, train: int, losses: Values) -> Task:
     """Build a task whose first samples are for training and whose others are for testing, by their losses."""
 
     def measure(model: nn.Module) -> Measured:
         with same_noise():
-            parts = [float(losses(model, part).mean()) for part in (slice(train), slice(train, None))]
-        return Measured(parts[0], math.nan, parts[1], math.nan)
+            means = [float(_losses(samples, losses, model, part).mean()) for part in (slice(train), slice(train, None))]
+        return Measured(means[0], math.nan, means[1], math.nan)
 
-    return Task(seeded(seed, make), train, losses, measure)
+    return Task(seeded(seed, make), train, partial(_losses, samples, losses), measure)
+
+
+def _losses(samples: Part, losses: Values, model: nn.Module, chosen: Tensor | slice) -> Tensor:
+    return losses(model(samples.inputs[chosen]), samples.targets[chosen])
 
 
 class Split(NamedTuple):

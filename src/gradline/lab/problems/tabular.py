@@ -36,15 +36,21 @@ def shuffled(*arrays: Any) -> list[Tensor]:
 
 
 @cache
-def _digits() -> Split:
-    source = import_extra("sklearn.datasets", "the digits").load_digits()
-    pixels, labels = shuffled(source.data, source.target)
+def load_digits() -> Any:
+    """Return scikit-learn's digits."""
+    return import_extra("sklearn.datasets", "the digits").load_digits()
+
+
+@cache
+def digits() -> Split:
+    """Return the digits as rows of pixels in [0, 1] and class numbers."""
+    pixels, labels = shuffled(load_digits().data, load_digits().target)
     return split(pixels.float() / 16.0, labels, 1200, 300)
 
 
 def build_digits(seed: int) -> Task:
     """Build the task of scikit-learn's digits: 1,200 of 1,797 for training, 300 for validation."""
-    return build_task(seed, lambda: perceptron(64, 64, 10), _digits(), cross_entropy, wrong)
+    return build_task(seed, lambda: perceptron(64, 64, 10), digits(), cross_entropy, wrong)
 
 
 @cache
