@@ -12,7 +12,7 @@ from gradline.lab.jobs.runs import Run, Sampling
 from gradline.lab.methods import METHODS, Direction
 from gradline.lab.problems import PROBLEMS, Activation, Loss, Network
 from gradline.lab.studies import Study, StudyError, plan
-from gradline.lab.studies.toml import Toml
+from gradline.lab.studies.toml import Value
 from gradline.protocol import Outcome, Stop
 
 COUNTS = {
@@ -292,11 +292,10 @@ def test_a_study_that_is_not_there(tmp_path):
 
 def test_lines_of_everything():
     text = 'a = 1\nb.c = 2\n[t]\n"d e" = 3\n[[m]]\nx = 1\n[m.o]\ny = 2\n[[m]]\nx = """\nz = 3\n"""\n'
-    toml = Toml("f", text)
     places = {("a",): 1, ("b", "c"): 2, ("t", "d e"): 4, ("m", 0): 5, ("m", 0, "o", "y"): 8, ("m", 1, "x"): 10}
-    assert {place: toml.line(place) for place in places} == places
-    assert toml.line(("m", 1, "x", "nothing")) == 10
-    assert toml.line(("nothing",)) is None
+    assert {place: Value("f", text, place, None).line() for place in places} == places
+    assert Value("f", text, ("m", 1, "x", "nothing"), None).line() == 10
+    assert Value("f", text, ("nothing",), None).line() is None
 
 
 def test_every_search_direction_and_peer_can_be_named(write):

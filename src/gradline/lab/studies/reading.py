@@ -50,7 +50,7 @@ from gradline.lab.methods.searching import directions, find_direction, find_sear
 from gradline.lab.problems import PROBLEMS, Activation, Built, Loss, Network, Problem
 from gradline.lab.problems.data import registry
 from gradline.lab.studies.study import Setting, Study, Tuned
-from gradline.lab.studies.toml import StudyError, Toml, Value, unknown
+from gradline.lab.studies.toml import StudyError, Value, parse, unknown
 from gradline.lab.tools.arguments import require_count
 from gradline.searches import search_classes
 
@@ -97,7 +97,7 @@ def load(
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise StudyError(f"{path}: cannot be read: {error}") from None
-    file = Toml(str(path), text).root
+    file = parse(str(path), text)
     file.only(_STUDY)
     fields: dict[str, Any] = {"name": file.get("name", path.stem).name()}
     fields |= {name: read(file[name]) for name, read in _PLAIN.items() if name in file}
@@ -139,20 +139,14 @@ def _path(study: str | os.PathLike[str]) -> Path:
 
 
 def _seeds(value: Value) -> tuple[int, ...]:
-    if isinstance(value.value, list):
-        return tuple(seed.whole(0) for seed in value.entries(filled=True))
-    return tuple(range(value.whole()))
+    listed = isinstance(value.value, list)
+    return tuple(seed.whole(0) for seed in value.several()) if listed else tuple(range(value.whole()))
 
 
 def _direction_size(value: Value) -> int | None:
     good = value.value == "same" or (type(value.value) is int and value.value > 0)
     size = value.expect(good, 'whole numbers from 1 on or "same"')
     return None if size == "same" else int(size)
-
-
-def _sampling(value: Value) -> tuple[Sampling, ...]:
-    modes = value.entries(filled=True) if isinstance(value.value, list) else [value]
-    return tuple(mode.choice(Sampling) for mode in modes)
 
 
 _PLAIN: dict[str, Callable[[Value], Any]] = {
@@ -162,7 +156,7 @@ _PLAIN: dict[str, Callable[[Value], Any]] = {
     "record_every": Value.whole,
     "seeds": _seeds,
     "tuning_seed": lambda value: value.whole(0),
-    "sampling": _sampling,
+    "sampling": lambda value: tuple(mode.choice(Sampling) for mode in value.several()),
     "direction_batch_sizes": lambda value: tuple(_direction_size(size) for size in value.entries(filled=True)),
     **dict.fromkeys(("repetition", "diagonal", "angle", "benchmark"), Value.flag),
 }
@@ -313,9 +307,10 @@ def _of_table(table: Value, known: Mapping[str, Problem]) -> list[Setting]:
     def each(name: str, default: Any) -> list[Value]:
         """Return a value for each batch size: a list, or one for all."""
         given = table.get(name, default)
-        values = given.entries() if isinstance(given.value, list) else [given] * len(sizes)
-        given.expect(len(values) == len(sizes), f"one for each of {len(sizes)} batch sizes")
-        return values
+        if not isinstance(given.value, list):
+            return [given] * len(sizes)
+        given.expect(len(given.value) == len(sizes), f"one for each of {len(sizes)} batch sizes")
+        return given.entries()
 
     rule = "losses (they are to be reached)"
     return [
@@ -343,12 +338,12 @@ def _tuned_apart(
     plain = tuple(method for method in methods if method.name not in candidates)
     if not asked:
         return plain, tuned
-    found = []
-    for one in tuned:
-        wanted = tuple(method for method in one.candidates if method in methods)
-        if wanted:
-            found.append(Tuned(one.name, wanted, tuple(method for method in one.candidates if method not in wanted)))
-    return plain, tuple(found)
+    parts = [(one, [method for method in one.candidates if method in methods]) for one in tuned]
+    return plain, tuple(
+        Tuned(one.name, tuple(wanted), tuple(method for method in one.candidates if method not in wanted))
+        for one, wanted in parts
+        if wanted
+    )
 
 
 def _chosen(

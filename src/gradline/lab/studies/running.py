@@ -21,6 +21,7 @@ from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import Method
 from gradline.lab.studies import Setting, Study, Tuned, load, plan, plan_tuned, validate
+from gradline.lab.studies.study import runs_of
 
 
 def run_study(
@@ -106,21 +107,17 @@ def choices(
     `known` has the last validation losses of runs that are elsewhere, by key.
     """
     store = Store(directory) if directory is not None else None
-    found: dict[tuple[str, int, int, str], float] = {}
-    everyone = tuple(Tuned(name, candidates + others) for name, candidates, others in study.tuned)
-    for run in plan(dataclasses.replace(study, methods=(), tuned=everyone)):
-        loss = final_loss(store.load(run.key)) if store and store.has(run) else (known or {}).get(run.key)
-        if loss is not None:
-            found[run.problem.name, run.batch_size, run.budget, run.method.name] = loss
 
     def choose(setting: Setting, tuned: Tuned) -> Method | None:
-        losses = {
-            method.name: found[place]
-            for method in tuned.candidates + tuned.others
-            if (place := (setting.problem.name, setting.batch_size, setting.budget, method.name)) in found
-        }
+        losses: dict[str, float] = {}
+        methods = {method.name: method for method in tuned.candidates + tuned.others}
+        for method in methods.values():
+            for run in runs_of(study, setting, method, study.tuning_seed):
+                loss = final_loss(store.load(run.key)) if store and store.has(run) else (known or {}).get(run.key)
+                if loss is not None:
+                    losses[method.name] = loss
         name = lowest(losses)
-        return next((method for method in tuned.candidates + tuned.others if method.name == name), None)
+        return None if name is None else methods[name]
 
     return choose
 

@@ -127,7 +127,7 @@ def plan(study: Study) -> list[Run]:
     candidates = [method for tuned in study.tuned for method in tuned.candidates]
     pairs = [*itertools.product(study.methods, study.seeds), *((method, study.tuning_seed) for method in candidates)]
     for setting, (method, seed) in itertools.product(settings_of(study), pairs):
-        runs |= {run.key: run for run in _runs(study, setting, method, seed)}
+        runs |= {run.key: run for run in runs_of(study, setting, method, seed)}
     return list(runs.values())
 
 
@@ -137,11 +137,12 @@ def plan_tuned(study: Study, choose: Callable[[Setting, Tuned], Method | None]) 
     for setting, tuned in itertools.product(settings_of(study), study.tuned):
         if (method := choose(setting, tuned)) is not None:
             for seed in study.seeds:
-                runs |= {run.key: run for run in _runs(study, setting, method, seed)}
+                runs |= {run.key: run for run in runs_of(study, setting, method, seed)}
     return list(runs.values())
 
 
-def _runs(study: Study, setting: Setting, method: Method, seed: int) -> Iterator[Run]:
+def runs_of(study: Study, setting: Setting, method: Method, seed: int) -> Iterator[Run]:
+    """Yield the runs of a method on a setting: one for each sampling and batch size of directions."""
     for sampling, direction in itertools.product(study.sampling, study.direction_batch_sizes):
         yield Run(
             problem=setting.problem,

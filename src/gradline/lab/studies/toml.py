@@ -8,7 +8,7 @@ import re
 import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any, TypeAlias, TypeVar
 
@@ -29,32 +29,31 @@ class StudyError(ValueError):
     """A study is not as it must be. The message names the file, the line and the key."""
 
 
-class Toml:
-    r"""The values of a TOML file, and the line of each.
+@dataclass(frozen=True)
+class Value:
+    r"""A value of a TOML file, and where it is. Each check returns it, or raises a `StudyError` that names the place.
 
     ```python
-    from gradline.lab.studies.toml import Toml
+    from gradline.lab.studies.toml import parse
 
-    toml = Toml("mine.toml", 'seeds = 3\n[[method]]\nname = "eager"\nsearch = "GolsI"\n')
-    assert toml.root["seeds"].whole() == 3 and toml.line(("method", 0, "search")) == 4
+    file = parse("mine.toml", 'seeds = 3\n[[method]]\nname = "eager"\nsearch = "GolsI"\n')
+    assert file["seeds"].whole() == 3 and file["method"].tables()[0]["search"].line() == 4
     ```
     """
 
-    def __init__(self, file: str, text: str) -> None:
-        self.file, self._text = file, text
-        try:
-            self.root = Value(self, (), tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            raise StudyError(f"{file}: this is not TOML: {error}") from None
+    file: str
+    source: str
+    place: Place
+    value: Any
 
-    def line(self, place: Place) -> int | None:
-        """Return the line of a value, or of the nearest one around it: that of most names of its place."""
-        names = [part for part in place if isinstance(part, str)]
-        number = next((part for part in place if isinstance(part, int)), 0)
+    def line(self) -> int | None:
+        """Return the line of the value, or of the nearest one around it: that of most names of its place."""
+        names = [part for part in self.place if isinstance(part, str)]
+        number = next((part for part in self.place if isinstance(part, int)), 0)
         table: list[str] = []
         counts = Counter[str]()  # of the tables of each [[name]]
         best, deepest = None, 0
-        for at, line in enumerate(self._text.splitlines(), start=1):
+        for at, line in enumerate(self.source.splitlines(), start=1):
             header, key = _HEADER.match(line), _KEY.match(line)
             if header:
                 table = _parts(header[2])
@@ -65,19 +64,10 @@ class Toml:
                 best, deepest = (at, same) if same > deepest else (best, deepest)
         return best
 
-
-@dataclass(frozen=True)
-class Value:
-    """A value of a file and its place there. Each check returns it, or raises a `StudyError` that names the place."""
-
-    toml: Toml
-    place: Place
-    value: Any
-
     def error(self, message: str) -> StudyError:
         """Return an error that names the file, the line and the key."""
-        line = self.toml.line(self.place)
-        where = self.toml.file if line is None else f"{self.toml.file}, line {line}"
+        line = self.line()
+        where = self.file if line is None else f"{self.file}, line {line}"
         key = ".".join(str(part) for part in self.place if isinstance(part, str))
         return StudyError(f"{where}: {key}: {message}" if key else f"{where}: {message}")
 
@@ -125,13 +115,17 @@ class Value:
         if filled and self.value == []:
             raise self.error("must have at least one entry (nothing would be run), got []")
         values = self.expect(isinstance(self.value, list), "a list in brackets")
-        return [Value(self.toml, self.place, one) for one in values]
+        return [replace(self, value=one) for one in values]
+
+    def several(self) -> list[Value]:
+        """Return the entries of a list, or the value alone if it is no list."""
+        return self.entries(filled=True) if isinstance(self.value, list) else [self]
 
     def tables(self) -> list[Value]:
         """Return the tables of `[[name]]`."""
         good = isinstance(self.value, list) and all(isinstance(table, dict) for table in self.value)
         tables = self.expect(good, f"tables that begin with [[{self.place[-1]}]]")
-        return [Value(self.toml, (*self.place, position), table) for position, table in enumerate(tables)]
+        return [replace(self, place=(*self.place, number), value=table) for number, table in enumerate(tables)]
 
     def table(self, example: str) -> Value:
         """Return the value, which is a table."""
@@ -152,7 +146,7 @@ class Value:
 
     def get(self, key: str, default: Any) -> Value:
         """Return the value of a key of the table, or a default value."""
-        return Value(self.toml, (*self.place, key), self.value.get(key, default))
+        return replace(self, place=(*self.place, key), value=self.value.get(key, default))
 
     def made(self, make: Callable[[], Any]) -> Any:
         """Return what a constructor makes of the table; its error is at the key that the message begins with."""
@@ -162,6 +156,14 @@ class Value:
             name = str(error).split(" ", 1)[0]
             place = self[name] if name in self.value else self
             raise place.error(str(error)) from None
+
+
+def parse(file: str, text: str) -> Value:
+    """Return the table of a whole file."""
+    try:
+        return Value(file, text, (), tomllib.loads(text))
+    except tomllib.TOMLDecodeError as error:
+        raise StudyError(f"{file}: this is not TOML: {error}") from None
 
 
 def unknown(kind: str, name: object, known: Iterable[str], *, plural: str | None = None) -> str:
