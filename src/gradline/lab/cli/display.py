@@ -51,39 +51,33 @@ class Quiet(Observer):
 
     def __init__(self, console: Console) -> None:
         self.console = console
-        self._begun = False
-
-    def plan(self, snapshot: Snapshot) -> bool:
-        """Print at the first call how much there is to do; return whether it is the first."""
-        first, self._begun = not self._begun, True
-        if first and snapshot.runs > snapshot.before:
-            there = f", of which {count(snapshot.before)} are there" if snapshot.before else ""
-            there += f": {count(snapshot.runs - snapshot.before)} to make" if snapshot.before else ""
-            self.console.print(f"{count(snapshot.runs)} runs{there}, {count(snapshot.total_evaluations)} evaluations")
-        return first
 
     def error(self, text: str) -> None:
         self.console.print(f"[red]error:[/] {escape(text)}")
 
 
 class Lines(Quiet):
-    """Observer that prints a line every `LINE_EVERY` seconds."""
+    """Observer that prints how much there is to do, and then a line every `LINE_EVERY` seconds."""
 
-    _next = 0.0
+    _next: float | None = None
 
     def update(self, snapshot: Snapshot) -> None:
-        now = time.monotonic()
-        if self.plan(snapshot):
-            self._next = now + LINE_EVERY
-        elif now >= self._next:
-            self._next = now + LINE_EVERY
+        now, missing = time.monotonic(), snapshot.runs - snapshot.before
+        if self._next is None and missing:
+            there = (
+                f", of which {count(snapshot.before)} are there: {count(missing)} to make" if snapshot.before else ""
+            )
+            self.console.print(f"{count(snapshot.runs)} runs{there}, {count(snapshot.total_evaluations)} evaluations")
+        elif self._next is not None and now >= self._next:
             self.console.print(f"{clock(snapshot.seconds)}  {', '.join(_facts(snapshot))}")
+        if self._next is None or now >= self._next:
+            self._next = now + LINE_EVERY
 
     def message(self, text: str) -> None:
-        self.console.print(escape(text))
+        self.console.print(escape(text), style="dim")
 
 
-class Display(Quiet):
+class Display(Lines):
     """Observer with a bar: what is done, how fast, and the time left. Errors and messages stay above it."""
 
     def __init__(self, live: Live) -> None:
@@ -91,7 +85,8 @@ class Display(Quiet):
         self._live = live
 
     def update(self, snapshot: Snapshot) -> None:
-        self.plan(snapshot)
+        if self._next is None:
+            super().update(snapshot)
         line = Table.grid(expand=True, padding=(0, 1))
         line.add_column(ratio=1)
         line.add_column(justify="right", no_wrap=True)
@@ -99,9 +94,6 @@ class Display(Quiet):
         line.add_row(ProgressBar(total=1.0, completed=snapshot.fraction), f"{100 * snapshot.fraction:.0f}%{left}")
         facts = Text("   ".join(_facts(snapshot, left=False)), style="dim", overflow="ellipsis", no_wrap=True)
         self._live.update(Group(line, facts))
-
-    def message(self, text: str) -> None:
-        self.console.print(escape(text), style="dim")
 
 
 def _facts(snapshot: Snapshot, *, left: bool = True) -> list[str]:

@@ -54,9 +54,11 @@ def study_options(verb: F) -> F:
     @click.argument("study")
     @click.option("--seeds", type=click.IntRange(1, 100_000), metavar="N", help="Run seeds 0 to N-1 of each setting.")
     @click.option("--budget", type=whole, metavar="EVALUATIONS", help="Evaluations of each run.")
-    @click.option("--batch-size", type=whole, multiple=True, metavar="B", help="Samples in a batch. Repeatable.")
-    @click.option("--method", multiple=True, metavar="NAME", help="Method to run. Repeatable.")
-    @click.option("--problem", multiple=True, metavar="NAME", help="Problem to train. Repeatable.")
+    @click.option(
+        "--batch-size", "batch_sizes", type=whole, multiple=True, metavar="B", help="Samples in a batch. Repeatable."
+    )
+    @click.option("--method", "methods", multiple=True, metavar="NAME", help="Method to run. Repeatable.")
+    @click.option("--problem", "problems", multiple=True, metavar="NAME", help="Problem to train. Repeatable.")
     @click.option(
         "--sampling",
         type=SAMPLING,
@@ -66,24 +68,12 @@ def study_options(verb: F) -> F:
     @click.option("--repetition", is_flag=True, help="Draw the samples of a batch with replacement.")
     @workers_option
     @functools.wraps(verb)
-    def with_study(
-        *,
-        study: str,
-        seeds: int | None,
-        budget: int | None,
-        batch_size: tuple[int, ...],
-        method: tuple[str, ...],
-        problem: tuple[str, ...],
-        sampling: tuple[str, ...],
-        repetition: bool,
-        **others: Any,
-    ) -> Any:
+    def with_study(study: str, sampling: tuple[str, ...], *, repetition: bool, **others: Any) -> Any:
         from gradline.lab import studies
         from gradline.lab.jobs.runs import Sampling
 
-        chosen = studies.load(
-            study, problems=problem, methods=method, batch_sizes=batch_size, seeds=seeds, budget=budget
-        )
+        names = ("problems", "methods", "batch_sizes", "seeds", "budget")
+        chosen = studies.load(study, **{name: others.pop(name) for name in names})
         if sampling:
             chosen = replace(chosen, sampling=tuple(dict.fromkeys(Sampling(mode) for mode in sampling)))
         if repetition:
