@@ -184,10 +184,8 @@ class Table:
 
     @classmethod
     def restored(cls, state: dict[str, Any]) -> Table:
-        if state["stops"] != STOPS:
-            raise ValueError("state must be of this version of gradline (it has other reasons for searches to stop)")
-        if state.get("columns") != list(_MEASURED):
-            raise ValueError("state must be of this version of gradline (it has other columns of measurements)")
+        if (state["stops"], state.get("columns")) != (STOPS, list(_MEASURED)):
+            raise ValueError("state must be of this version of gradline (it has other stops, or other columns)")
         table = cls(state["every"])
         table._next = state["next"]
         table._iterations = array("d", state["iterations"])

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -150,7 +151,8 @@ class Store:
             raise KeyError(f"{self.directory} has no result {key!r}") from error
         except ResultError as error:
             raise KeyError(f"{path} cannot be used: {error}") from error
-        columns = {name: _array(table[name], kind) for name, kind in COLUMNS.items()}
+        frame = table.to_pandas()
+        columns = {name: frame[name].to_numpy(kind, copy=True) for name, kind in COLUMNS.items()}
         return Result(columns=columns, **vars(header))
 
     def _compare_version(self, header: Header) -> None:
@@ -214,10 +216,6 @@ def _header_of(schema: Any, path: Path) -> Header:
 
 
 def _table(result: Result) -> Any:
-    columns = [
-        pa.array(np.asarray(result.columns[field.name]).tolist(), field.type, from_pandas=field.nullable)
-        for field in SCHEMA
-    ]
     metadata = {
         "gradline.format": FORMAT,
         "gradline.key": result.run.key,
@@ -228,13 +226,8 @@ def _table(result: Result) -> Any:
         "gradline.status": result.status.value,
         "gradline.reason": result.reason,
     }
-    return pa.table(columns, schema=SCHEMA.with_metadata(metadata))
-
-
-def _array(column: Any, kind: Any) -> Any:
-    if kind is np.str_:
-        return np.array(column.to_pylist(), dtype=np.str_)
-    return column.to_numpy().astype(kind, copy=True)
+    table = pa.Table.from_pandas(pd.DataFrame(result.columns), SCHEMA, preserve_index=False)
+    return table.replace_schema_metadata(metadata)
 
 
 def _first_line(error: BaseException) -> str:
