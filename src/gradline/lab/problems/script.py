@@ -82,9 +82,10 @@ class Training:
 
         train = _Samples(self.train, "train")
         if self.validation is None:
-            order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
-            count = max(1, round(HELD_OUT * len(train)))
-            train, validation = train.part(order[count:]), train.part(order[:count])
+            order = torch.randperm(len(train.chosen), generator=torch.Generator().manual_seed(0))
+            count = max(1, round(HELD_OUT * len(order)))
+            validation = copy.copy(train)
+            validation.chosen, train.chosen = order[:count], order[count:]
         else:
             validation = _Samples(self.validation, "validation")
         size = 4 * self.batch()
@@ -96,7 +97,7 @@ class Training:
             found = [_mean(self._evaluate, model, samples, size) for samples in (train, validation)]
             return Measured(*found[0], math.nan, math.nan, *found[1])
 
-        return Task(self.model, len(train), losses, measure)
+        return Task(self.model, len(train.chosen), losses, measure)
 
     def batch(self) -> int:
         return self.batch_size or getattr(self.train, "batch_size", None) or BATCH_SIZE
@@ -159,40 +160,30 @@ class _Samples:
 
     def __init__(self, source: Any, name: str) -> None:
         import torch
-        from torch import Tensor
         from torch.utils.data import DataLoader, IterableDataset, TensorDataset, default_collate
 
         self.name = name
         self._collate: Callable[[list[Any]], Any] = default_collate
         if isinstance(source, DataLoader):
             self._collate, source = source.collate_fn, source.dataset
-        if isinstance(source, TensorDataset):
-            source = source.tensors
-        self._tensors = isinstance(source, tuple | list) and all(isinstance(part, Tensor) for part in source)
+        if isinstance(source, tuple | list) and all(isinstance(part, torch.Tensor) for part in source):
+            lengths = {len(part) for part in source}
+            require(len(lengths) == 1, name, "tensors of equal length", "they belong together", sorted(lengths))
+            source = TensorDataset(*source)
         sized = hasattr(source, "__len__") and hasattr(source, "__getitem__")
         rule = "a tuple of tensors, a data set with a length, or a DataLoader of one"
         reason = "all methods are trained on the same batches, which are drawn by index"
         require(sized and not isinstance(source, IterableDataset), name, rule, reason, type(source).__name__)
-        lengths = {len(part) for part in source} if self._tensors else {len(source)}
-        require(len(lengths) == 1, name, "tensors of equal length", "they belong together", sorted(lengths))
-        require(lengths != {0}, name, "at least one sample", "there is nothing to train on", 0)
-        self._source = source
-        self._chosen = torch.arange(*lengths)
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def part(self, chosen: Tensor) -> _Samples:
-        """Return some of the samples."""
-        found = copy.copy(self)
-        found._chosen = chosen
-        return found
+        require(len(source) > 0, name, "at least one sample", "there is nothing to train on", 0)
+        self._source, self._tensors = source, isinstance(source, TensorDataset)
+        self.chosen = torch.arange(len(source))
+        """Places of the samples in the source: of all, unless part of them is held out."""
 
     def batch(self, chosen: Tensor | slice) -> Any:
         """Return a batch of chosen samples."""
-        places = self._chosen[chosen if isinstance(chosen, slice) else chosen.long()]
+        places = self.chosen[chosen if isinstance(chosen, slice) else chosen.long()]
         if self._tensors:
-            return tuple(part[places.to(part.device)] for part in self._source)
+            return self._source[places]
         return self._collate([self._source[place] for place in places.tolist()])
 
 
@@ -200,7 +191,7 @@ def _mean(evaluate: Any, model: nn.Module, samples: _Samples, size: int) -> tupl
     """Return the mean loss and error of at most `MEASURED` samples, always the same ones."""
     import torch
 
-    order = torch.randperm(len(samples), generator=torch.Generator().manual_seed(1))[:MEASURED]
+    order = torch.randperm(len(samples.chosen), generator=torch.Generator().manual_seed(1))[:MEASURED]
     loss = error = 0.0
     with torch.no_grad():
         for part in torch.split(order, size):
