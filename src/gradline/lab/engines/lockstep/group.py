@@ -42,9 +42,12 @@ class Group:
         points.go([row.driver.step for row in rows])
         passes = [(places, self._evaluate(places, number)) for number, places in enumerate(self._by_size())]
         measured = points.measure()
+        values: list[float | None] = [None] * len(rows)
         taken: list[int] = []
         for places, seen in passes:
-            values = [None] * len(places) if seen.losses is None else seen.losses.mean(dim=1).tolist()
+            if seen.losses is not None:
+                for place, value in zip(places, seen.losses.mean(dim=1).tolist(), strict=True):
+                    values[place] = value if rows[place].valued else None
             taken += self._tell(places, measured, values, seen)
         points.take(taken)
         return self._leave()
@@ -74,17 +77,16 @@ class Group:
         return self.points.evaluate_some(places, samples, values=self._valued, number=number)
 
     def _tell(
-        self, places: Sequence[int], measured: list[tuple[float, float]], values: Sequence[float | None], seen: Pass
+        self, places: Sequence[int], measured: list[tuple[float, float]], values: list[float | None], seen: Pass
     ) -> list[int]:
         """Pass observations to rows and begin new searches; return the places whose point and gradient are accepted."""
-        begin: list[int] = []  # places in `places`
+        begin: list[int] = []
         taken: list[int] = []
-        ended: set[int] = set()
-        for number, place in enumerate(places):
+        for place in places:
             row = self.rows[place]
             phase = row.driver.phase
             if phase is PROBE:
-                outcome = row.tell(measured[place][0], values[number] if row.valued else None)
+                outcome = row.tell(measured[place][0], values[place])
                 if outcome is None:
                     continue
                 if outcome.probe is None:
@@ -96,55 +98,39 @@ class Group:
                     self.points.go_one(place, outcome.step)
             elif phase is ORIGIN:
                 row.count()
-                begin.append(number)
+                begin.append(place)
                 continue
             self._end(row, place, row.driver.accept(), moved=True)
             taken.append(place)
             if row.reuse and not row.over:
-                begin.append(number)
-                ended.add(number)
-        if begin:
-            taken += self._begin(begin, ended, places, measured, values, seen)
-        return taken
-
-    def _begin(
-        self,
-        begin: list[int],
-        ended: set[int],
-        places: Sequence[int],
-        measured: list[tuple[float, float]],
-        values: Sequence[float | None],
-        seen: Pass,
-    ) -> list[int]:
-        """Begin searches from this evaluation; return the places that have a new gradient at the same point."""
-        variances = self._variances([number for number in begin if self.rows[places[number]].noisy], places, seen)
-        fresh = []
-        for number in begin:
-            place = places[number]
-            row = self.rows[place]
-            early = number in ended
-            value = values[number] if row.valued else None
-            begun = row.begin(measured[place][1], value, *variances.get(number, (0.0, 0.0)), early=early)
-            if early:
-                continue  # already taken; if no search began, the next iteration evaluates anew
+                begin.append(place)
+        if not begin:
+            return taken
+        variances = self._variances([place for place in begin if self.rows[place].noisy], places, seen)
+        early = frozenset(taken)  # these are taken whether a search begins or not
+        for place in begin:
+            row, moments = self.rows[place], variances.get(place, (0.0, 0.0))
+            begun = row.begin(measured[place][1], values[place], *moments, early=place in early)
+            if place in early:
+                continue  # if no search began, the next iteration evaluates anew
             if begun:
-                fresh.append(place)
+                taken.append(place)
             else:
                 self._end(row, place, row.driver.last, moved=False)  # type: ignore[arg-type]
-        return fresh
+        return taken
 
     def _variances(self, noisy: list[int], places: Sequence[int], seen: Pass) -> dict[int, tuple[float, float]]:
-        """Return the variances of value and slope along the new directions, by number in `places`."""
+        """Return the variances of value and slope along the new directions of some rows, by their places."""
         if not noisy:
             return {}
-        part, g = seen.only(noisy), self.points.g
+        part, g = seen.only([places.index(place) for place in noisy]), self.points.g
         if g is not None and len(noisy) < len(self.rows):
-            g = g.index_select(0, torch.tensor([places[number] for number in noisy]))
+            g = g.index_select(0, torch.tensor(noisy))
         slope_vars = self._layers.slope_variances(part, g)
         assert part.losses is not None
         value_vars = variances_of_means(part.losses)
         pairs = torch.stack((value_vars, slope_vars.to(value_vars.dtype)), dim=1).tolist()
-        return {number: (pair[0], pair[1]) for number, pair in zip(noisy, pairs, strict=True)}
+        return {place: (pair[0], pair[1]) for place, pair in zip(noisy, pairs, strict=True)}
 
     def _end(self, row: Row, place: int, record: Record[Any, Any], *, moved: bool) -> None:
         """Record the end of a search and measure if due; x0 and g0 are still those that it began from."""
