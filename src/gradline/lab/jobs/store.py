@@ -15,7 +15,7 @@ import json
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +113,7 @@ class Store:
         """Yield path and metadata of each result, in the order of their keys."""
         for path in sorted(self.folder.glob("*.parquet")):
             try:
-                with _opened(path) as file:
-                    header = _header_of(file.schema_arrow, path)
+                header = _header_of(_parsed(path, pq.read_schema), path)
             except FileNotFoundError:
                 continue
             except ResultError as error:
@@ -174,32 +173,30 @@ class Store:
 
 def _read(path: Path) -> tuple[Header, Any]:
     """Read a result and verify its checksums. Raises `FileNotFoundError` or `ResultError`."""
-    with _opened(path) as file:
-        header = _header_of(file.schema_arrow, path)
-        table = file.read()
-        if table.schema.equals(_EARLIER):
-            for name in LATER:
-                table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), SCHEMA.field(name).type))
-        if not table.schema.equals(SCHEMA):
-            raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
-        return header, table
+    table = _parsed(path, partial(pq.read_table, page_checksum_verification=True))
+    header = _header_of(table.schema, path)
+    if table.schema.equals(_EARLIER):
+        for name in LATER:
+            table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), SCHEMA.field(name).type))
+    if not table.schema.equals(SCHEMA):
+        raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
+    return header, table
 
 
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
+def _parsed(path: Path, parse: Callable[[Any], Any]) -> Any:
+    """Return what Arrow reads from a file. It is opened here because Arrow accepts only UTF-8 paths."""
     try:
-        # Opened here because Arrow accepts only UTF-8 paths.
-        with path.open("rb") as opened, pq.ParquetFile(opened, page_checksum_verification=True) as file:
-            yield file
-    except (FileNotFoundError, ResultError):
+        with path.open("rb") as file:
+            return parse(file)
+    except FileNotFoundError:
         raise
     except Exception as error:  # damaged metadata can raise nearly anything
         raise ResultError(_first_line(error)) from error
 
 
 def _header_of(schema: Any, path: Path) -> Header:
-    texts = {name.decode(): value.decode() for name, value in (schema.metadata or {}).items()}
-    found = {name.removeprefix("gradline."): text for name, text in texts.items() if name.startswith("gradline.")}
+    pairs = [[text.decode(errors="replace") for text in pair] for pair in (schema.metadata or {}).items()]
+    found = {name.removeprefix("gradline."): text for name, text in pairs if name.startswith("gradline.")}
     if not found:
         raise ResultError("it was not written by gradline")
     if (form := found.get("format")) != FORMAT:
