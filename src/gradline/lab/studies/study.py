@@ -143,6 +143,7 @@ def plan_tuned(study: Study, choose: Callable[[Setting, Tuned], Method | None]) 
 
 def runs_of(study: Study, setting: Setting, method: Method, seed: int) -> Iterator[Run]:
     """Yield the runs of a method on a setting: one for each sampling and batch size of directions."""
+    same = {name: getattr(study, name) for name in ("repetition", "diagonal", "angle", "benchmark")}
     for sampling, direction in itertools.product(study.sampling, study.direction_batch_sizes):
         yield Run(
             problem=setting.problem,
@@ -152,11 +153,8 @@ def runs_of(study: Study, setting: Setting, method: Method, seed: int) -> Iterat
             budget=setting.budget,
             sampling=sampling,
             direction_batch_size=direction,
-            repetition=study.repetition,
-            diagonal=study.diagonal,
             record_every=setting.record_every,
-            angle=study.angle,
-            benchmark=study.benchmark,
+            **same,
         )
 
 

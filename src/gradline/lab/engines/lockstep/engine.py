@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradline.lab.engines import lockstep_accepts, runs_of_state
+from gradline.lab.engines import runs_of_state
 from gradline.lab.engines.lockstep.factored import Factored
 from gradline.lab.engines.lockstep.group import Group
 from gradline.lab.engines.lockstep.layers import Layers
@@ -28,7 +28,6 @@ from gradline.lab.jobs.result import Measurements, Result, measurements
 from gradline.lab.jobs.runs import Run
 from gradline.lab.problems import Network
 from gradline.lab.problems.data import DataSet
-from gradline.searches.arguments import require
 
 NAME = "lockstep"
 VERSION = 5
@@ -43,13 +42,10 @@ ROUNDS = 8
 class Lockstep:
     """Runs of one network (the same data, layers, loss and precision), each in its own iteration and phase.
 
-    Arguments as for `gradline.lab.engines.make`.
+    `lockstep_accepts` must be true of each of them. Arguments as for `gradline.lab.engines.make`.
     """
 
     def __init__(self, runs: Sequence[Run], data: DataSet, *, state: dict[str, Any] | None = None) -> None:
-        for run in runs:
-            reason = "it observes slopes, values, and moments at origins"
-            require(lockstep_accepts(run), "runs", "ones that lock-step can make", reason, run.method.described)
         self._layers = Layers(_network(runs[0]), data)
         self._measures = Measures(self._layers)
         self._done: list[tuple[Row, float]] = []
