@@ -396,7 +396,7 @@ def test_too_little_memory_is_said(monkeypatch, capsys):
 
 def test_a_verb_is_one_file(tmp_path):
     (tmp_path / "hello.py").write_text(
-        "import click\nORDER = 3.5\n@click.command(short_help='Greet.')\ndef verb():\n    click.echo('hello')\n"
+        "import click\n@click.command(short_help='Greet.')\ndef verb():\n    click.echo('hello')\n"
     )
     program = (
         "import sys; from gradline.lab.cli import main, verbs; verbs.__path__.append(sys.argv[1]); "
@@ -408,4 +408,4 @@ def test_a_verb_is_one_file(tmp_path):
     ]
     assert done[0].stdout == "hello\n"
     names = re.findall(r"^  (\w+)  +[A-Z]", done[1].stdout, re.MULTILINE)
-    assert " ".join(names) == "compare list check hello run results claims figures report trace data"
+    assert " ".join(names) == "compare list check run results claims figures report trace data hello"

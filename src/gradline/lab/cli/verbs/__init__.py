@@ -1,1 +1,1 @@
-"""The verbs of the command line, one in each module: a click command `verb`, and `ORDER`, its place in the help."""
+"""The verbs of the command line, one in each module: the click command `verb`."""

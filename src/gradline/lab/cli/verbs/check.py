@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gradline.lab.jobs.runs import Run
     from gradline.lab.studies import Study
 
-ORDER = 3
-
 
 @click.command(
     short_help="Check a study and estimate its time and memory.",

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
     from gradline.lab.findings.claims import Verdict
 
-ORDER = 6
 MARKS = {True: "yes", False: "no", None: "not run"}
 
 

@@ -9,8 +9,6 @@ import click
 from gradline.lab.cli.options import positive, threads_option, whole, workers_option
 from gradline.lab.cli.terminal import console, escape
 
-ORDER = 1
-
 
 @click.command(
     short_help="Compare optimizers on a model of your own.",

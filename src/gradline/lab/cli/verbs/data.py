@@ -8,8 +8,6 @@ from gradline.lab.cli.options import data_option
 from gradline.lab.cli.terminal import console, escape, print_table
 from gradline.lab.tools.formatting import size
 
-ORDER = 10
-
 
 @click.group(
     short_help="Show which data files are there, or fetch them.",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gradline.lab.figures import Entry
     from gradline.lab.findings.traces import Trace
 
-ORDER = 7
-
 
 @click.command(
     short_help="Draw the paper's figures from results.",

@@ -9,7 +9,6 @@ import click
 from gradline.lab.cli.terminal import console, print_table
 from gradline.lab.tools.formatting import count, size
 
-ORDER = 2
 KINDS = ("studies", "problems", "methods", "data")
 
 

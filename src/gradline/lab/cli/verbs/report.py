@@ -7,8 +7,6 @@ import click
 from gradline.lab.cli.terminal import console
 from gradline.lab.tools.formatting import size
 
-ORDER = 8
-
 
 @click.command(
     short_help="Write the results as one HTML page.",

@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from gradline.lab.findings.training import CaseMethod, TrainingCases
     from gradline.lab.report.tables import Table
 
-ORDER = 5
-
 
 @click.command(
     short_help="Summarise the results of a study.",

@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from gradline.lab.jobs.runner import Summary
     from gradline.lab.studies import Study
 
-ORDER = 4
-
 
 @click.command(
     short_help="Run a study; runs with results are skipped.",

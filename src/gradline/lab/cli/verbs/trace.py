@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from gradline.lab.jobs.runs import Run
     from gradline.protocol import Record
 
-ORDER = 9
 HALF = 12
 """Characters of the longest bar."""
 
