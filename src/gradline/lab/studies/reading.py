@@ -103,11 +103,13 @@ def load(
     fields |= {name: read(file[name]) for name, read in _PLAIN.items() if name in file}
     own_problems = _own(file, "problem", PROBLEMS, _problem)
     own_methods = _own(file, "method", METHODS, _method)
+    known_problems, known_methods = PROBLEMS | own_problems, METHODS | own_methods
     if "setting" in file:
-        fields["settings"] = _chosen(_settings(file, PROBLEMS | own_problems), problems, batch_sizes, budget)
+        fields["settings"] = _chosen(_settings(file, known_problems), problems, batch_sizes, budget)
         fields["problems"] = tuple(dict.fromkeys(setting.problem for setting in fields["settings"]))
     else:
-        fields["problems"] = _named(file, "problem", PROBLEMS | own_problems, own_problems, problems)
+        names = problems or _listed(file, "problem", known_problems, own_problems)
+        fields["problems"] = named("problem", names, known_problems, {})
         if batch_sizes:
             fields["batch_sizes"] = tuple(batch_sizes)
         if budget is not None:
@@ -116,7 +118,8 @@ def load(
         Tuned(name.value, tuple(METHODS[one] for one in name.known(GROUPS, "group of methods", "groups")))
         for name in file.get("tuned", []).entries()
     )
-    chosen = _named(file, "method", METHODS | own_methods, own_methods, methods, GROUPS)
+    names = methods or _listed(file, "method", {**known_methods, **GROUPS}, own_methods)
+    chosen = named("method", names, known_methods, GROUPS)
     fields["methods"], fields["tuned"] = _tuned_apart(chosen, tuned, asked=bool(methods))
     if seeds is not None:
         fields["seeds"] = tuple(range(seeds))
@@ -163,29 +166,20 @@ _PLAIN: dict[str, Callable[[Value], Any]] = {
 """The fields of a study that need no names to be looked up, and what reads them."""
 
 
-def _named(
-    file: Value,
-    kind: str,
-    known: Mapping[str, V],
-    own: Mapping[str, V],
-    instead: Sequence[str],
-    groups: Mapping[str, tuple[str, ...]] | None = None,
-) -> tuple[V, ...]:
-    """Return what a list of names stands for: the caller's, or the file's, or else all that the file defines."""
-    several, groups = f"{kind}s", groups or {}
-    if instead:
-        return named(kind, instead, known, groups)
+def _listed(file: Value, kind: str, known: Mapping[str, Any], own: Mapping[str, Any]) -> list[str]:
+    """Return the names of problems or methods that a file lists, or else of all that it defines."""
+    several = f"{kind}s"
     if isinstance(file[kind].value, str):  # method = "angle"
         listed = [file[kind]]
     elif several in file:
         listed = file[several].entries(filled=True)
     elif own:
-        return tuple(own.values())
+        return list(own)
     else:
         raise file.error(f"{several} is missing: name at least one, or define a [[{kind}]]")
     for one in listed:
-        one.known({**known, **groups}, kind)
-    return named(kind, [one.value for one in listed], known, groups)
+        one.known(known, kind)
+    return [one.value for one in listed]
 
 
 def named(
