@@ -16,6 +16,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from gradline.torch.measuring import widest
 from gradline.torch.snapshot import Snapshot, trainable
 
 
@@ -115,7 +116,7 @@ def resolve(direction: Any, place: Point, name: str = "direction") -> list[Tenso
 
 def norm(parts: Sequence[Tensor]) -> float:
     """Return the length of a direction."""
-    return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=_wide(part))) for part in parts))
+    return math.hypot(*(float(torch.linalg.vector_norm(part, dtype=widest(part))) for part in parts))
 
 
 def center_of(direction: Any, place: Point) -> float | None:
@@ -123,10 +124,6 @@ def center_of(direction: Any, place: Point) -> float | None:
     if not isinstance(direction, Weight):
         return None
     return float(place.parameters[_position(direction, place, "direction")].detach()[direction.index])
-
-
-def _wide(part: Tensor) -> torch.dtype:
-    return torch.float32 if part.device.type == "mps" else torch.float64
 
 
 def _parts(direction: Any, place: Point, name: str) -> list[Tensor]:

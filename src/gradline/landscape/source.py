@@ -57,6 +57,10 @@ class Loader:
         self.samples = None  # known after a pass
         self._fixed, self._walks = batches.dynamic(loader, seed=seed), batches.dynamic(loader, seed=seed + 1)
 
+    def batch(self, batch: Any) -> Any:
+        """Return a mini-batch of the loader as it is."""
+        return batch
+
     def static(self, count: int) -> list[Any]:
         """Return the first batches of the loader."""
         return list(self._fixed.take(count))

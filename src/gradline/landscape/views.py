@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
-from gradline.landscape.directions import Direction, center_of, norm, random_unit
-from gradline.landscape.evaluate import Losses
+from gradline.landscape.directions import Direction, Point, center_of, norm, random_unit
 from gradline.landscape.results import Curves, Found, Line, Optima, Plane, Projections, Surfaces
-from gradline.landscape.scan import Asked, Scan, steps_of
+from gradline.landscape.scan import Losses, Scan, check_asked, steps_of
 from gradline.landscape.source import require_count
 from gradline.searches.arguments import require
 
@@ -70,11 +68,13 @@ def line(
         chunk: largest number of samples to evaluate at once, to limit memory.
         progress: show a progress bar.
     """
-    asked, at = Asked(full, static, dynamic, repetition), steps_of(steps)
-    scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
+    check_asked(full, static, dynamic)
+    at = steps_of(steps)
+    scan = Scan(model, loss, data, batch_size, repetition, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
         way = scan.direction(direction)
-        seen, batches = scan.walk([[(step, way)] for step in at.tolist()], way, asked, at.shape)
+        points = ([(step, way)] for step in at.tolist())
+        seen, batches = scan.sampled(points, way, at.shape, full=full, static=static, dynamic=dynamic)
         length = norm(way)
     everything, fixed, walks = (part and Curves(at, *part) for part in seen)
     return Line(at, everything, fixed, walks, batches, scan.batch_size, length)
@@ -133,17 +133,19 @@ def plane(
         chunk: largest number of samples to evaluate at once.
         progress: show a progress bar.
     """
-    asked, across, up = Asked(full, static, dynamic, repetition), steps_of(x, "x"), steps_of(y, "y")
+    check_asked(full, static, dynamic)
+    across, up = steps_of(x, "x"), steps_of(y, "y")
     require(len(directions) == 2, "directions", "two", "a plane has two axes", len(directions))
-    scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
+    scan = Scan(model, loss, data, batch_size, repetition, seed=seed, chunk=chunk, progress=progress)
     centers = [center_of(direction, scan.place) for direction in directions]
     with scan.begun():
         first, second = (
             scan.direction(direction, f"directions[{place}]") for place, direction in enumerate(directions)
         )
         slope = _halfway(first, second) if along is None else scan.direction(along, "along")
-        points = [[(a, first), (b, second)] for b in up.tolist() for a in across.tolist()]
-        seen, batches = scan.walk(points, slope, asked, (len(up), len(across)))
+        points = ([(a, first), (b, second)] for b in up.tolist() for a in across.tolist())
+        shape = len(up), len(across)
+        seen, batches = scan.sampled(points, slope, shape, full=full, static=static, dynamic=dynamic)
     everything, fixed, walks = (part and Surfaces(*part) for part in seen)
     center = None if centers[0] is None or centers[1] is None else (centers[0], centers[1])
     return Plane(across, up, everything, fixed, walks, batches, scan.batch_size, center)
@@ -206,7 +208,7 @@ def optima(
     if not sizes or len(set(sizes)) != len(sizes):
         raise ValueError(f"batch_sizes must be one or more different sizes, got {sizes}")
     require(len(at) >= 3, "steps", "at least 3", "a minimum is lower than both its neighbours", len(at))
-    scan = Scan(model, loss, data, seed=seed, chunk=chunk, progress=progress)
+    scan = Scan(model, loss, data, None, repetition, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
         if scan.samples is None:
             raise ValueError(
@@ -214,14 +216,11 @@ def optima(
                 "that returns their mean"
             )
         way = scan.direction(direction)
-        draws = [scan.draws(size, repetition=repetition) for size in sizes]
-        fixed = [] if dynamic else [batch for draw in draws for batch in draw.static(repeats)]
-        seen = []
-        for step in scan.bar(at.tolist()):
-            scan.place.go([(step, way)])
-            batches = [batch for draw in draws for batch in draw.draw(repeats)] if dynamic else fixed
-            seen.append(scan.evaluator.at(batches, way, full=False))
-        values, slopes = np.stack(seen).transpose(2, 1, 0).reshape(2, len(sizes), repeats, len(at))
+        draws = [scan.draws(size) for size in sizes]
+        fixed = [] if dynamic else [batch for one in draws for batch in one.static(repeats)]
+        points = (([(step, way)], way) for step in at.tolist())
+        seen = scan.walk(points, len(at), lambda: fixed or [batch for one in draws for batch in one.draw(repeats)])
+        values, slopes = seen.reshape(2, len(sizes), repeats, len(at))
         found = {size: Found.of(at, values[place], slopes[place]) for place, size in enumerate(sizes)}
         return Optima(at, found, repeats, scan.samples, norm(way))
 
@@ -283,19 +282,24 @@ def projections(
         raise ValueError(f"distances must be above 0 (a point has no slope away from itself), got {at[0]:g}")
     require_count("directions", directions, 1, "it counts unit vectors")
     require_count("batches", batches, 1, "it counts mini-batches")
-    scan = Scan(model, loss, data, batch_size=batch_size, seed=seed, chunk=chunk, progress=progress)
-    generator = torch.Generator().manual_seed(scan.seed)
-    slopes = []
+    scan = Scan(model, loss, data, batch_size, repetition, seed=seed, chunk=chunk, progress=progress)
     with scan.begun():
-        draws = scan.draws(scan.batch_size, repetition=repetition)
-        for _ in scan.bar(range(directions)):
-            unit = random_unit(scan.place, generator)
-            for direction in (unit, [-part for part in unit]):
-                for distance in at.tolist():
-                    scan.place.go([(distance, direction)])
-                    slopes.append(scan.evaluator.at(draws.draw(batches), direction, full=True)[:, 1])
-    found = np.stack(slopes).T.reshape(1 + batches, 2 * directions, len(at))
+        draws = scan.draws(scan.batch_size)
+        units = _units(scan.place, directions, scan.seed)
+        points = (([(distance, unit)], unit) for unit in units for distance in at.tolist())
+        count = 2 * directions * len(at)
+        slopes = scan.walk(points, count, lambda: draws.draw(batches), full=True)[1]
+    found = slopes.reshape(1 + batches, 2 * directions, len(at))
     return Projections(at, found[0], found[1:])
+
+
+def _units(place: Point, count: int, seed: int) -> Iterator[list[Tensor]]:
+    """Yield random vectors of length 1, uniform over all directions, and the opposite of each."""
+    generator = torch.Generator().manual_seed(seed)
+    for _ in range(count):
+        unit = random_unit(place, generator)
+        yield unit
+        yield [-part for part in unit]
 
 
 def _halfway(first: list[Tensor], second: list[Tensor]) -> list[Tensor]:
