@@ -28,8 +28,9 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 from weakref import WeakSet
 
@@ -53,12 +54,12 @@ def dynamic(*source: Any, batch_size: int | None = None, seed: int | None = None
         batch_size: samples per mini-batch of tensors; must not be given with a loader.
         seed: seed of the order. `None`: draw one from torch's global generator.
     """
-    return Batches(_stream(source, batch_size, seed), keep=False, source=source, batch_size=batch_size)
+    return _drawn(source, batch_size, seed, keep=False)
 
 
 def static(*source: Any, batch_size: int | None = None, seed: int | None = None) -> Batches:
     """Return batches that use one mini-batch for all evaluations of a step; arguments as for `dynamic`."""
-    return Batches(_stream(source, batch_size, seed), keep=True, source=source, batch_size=batch_size)
+    return _drawn(source, batch_size, seed, keep=True)
 
 
 def full(*source: Any) -> Batches:
@@ -68,14 +69,14 @@ def full(*source: Any) -> Batches:
     else:
         _check_tensors(source)
         whole = source
-    return Batches(_Epochs(lambda *_: iter((whole,)), 0, []), keep=True, source=source)
+    return Batches(lambda *_: iter((whole,)), keep=True, source=source)
 
 
 def endless(batches: Any) -> Batches:
     """Return any iterable of mini-batches as `Batches`, in its own order; of `None`, empty mini-batches."""
     if isinstance(batches, Batches):
         return batches
-    return Batches(_Epochs(lambda *_: iter(((),) if batches is None else batches), 0, []), keep=False)
+    return Batches(lambda *_: iter(((),) if batches is None else batches), keep=False)
 
 
 def call_with(batch: Any, loss: Callable[..., Any]) -> Any:
@@ -84,17 +85,31 @@ def call_with(batch: Any, loss: Callable[..., Any]) -> Any:
 
 
 class Batches(Iterator[Any]):
-    """Endless iterator over mini-batches whose position can be saved and restored."""
+    """Endless iterator over mini-batches whose position can be saved and restored.
+
+    They come in epochs, each with its own seed, so that seed, epoch and batch index are the whole position.
+    """
 
     def __init__(
-        self, stream: _Epochs, *, keep: bool, source: tuple[Any, ...] = (), batch_size: int | None = None
+        self,
+        begin: Callable[[int, int], Iterator[Any]],
+        *,
+        keep: bool,
+        source: tuple[Any, ...] = (),
+        batch_size: int | None = None,
+        seed: int | None = 0,
+        sizes: Sequence[int] = (),
     ) -> None:
-        self._stream = stream
+        self._begin = begin  # an epoch, from its seed and index
         self._keep = keep
         self.source = source
         """The data: tensors of equal length, or one `DataLoader`."""
         self.batch_size = batch_size
         """Samples per mini-batch of tensors; `None` for a loader and for full sampling."""
+        self._sizes = list(sizes)  # of the data: a position is valid only for the same sizes
+        self._seed = int(torch.randint(2**63 - 1, (), device="cpu")) if seed is None else seed
+        self._epoch = self._position = 0
+        self._batches: Iterator[Any] | None = None
         self._current: Any = None
         self._taken = False  # whether there is a current batch
         self._hooked: WeakSet[Optimizer] = WeakSet()
@@ -119,8 +134,31 @@ class Batches(Iterator[Any]):
 
     def advance(self) -> None:
         """Make the next mini-batch the current one."""
-        self._current = self._stream.next()
-        self._taken = True
+        for _ in range(2):
+            try:
+                if self._batches is None:
+                    self._batches = self._begun()
+                self._current = next(self._batches)
+            except StopIteration:
+                self._batches = None
+                self._epoch += 1
+                self._position = 0
+            except BaseException:
+                self._batches = None  # the iterator may be exhausted: restart the epoch and retry this batch
+                raise
+            else:
+                self._position += 1
+                self._taken = True
+                return
+        raise ValueError("source must have at least one batch (it is drawn from without end), got an empty one")
+
+    def _begun(self) -> Iterator[Any]:
+        """Return the epoch from the current position on; earlier batches are read and discarded."""
+        entropy = np.random.SeedSequence((self._seed, self._epoch)).generate_state(1, np.uint64)
+        batches = self._begin(int(entropy[0] >> np.uint64(1)), self._epoch)
+        for _ in range(self._position):
+            next(batches)
+        return batches
 
     def closure(self, optimizer: Optimizer, loss: Callable[..., Tensor]) -> Callable[[], Tensor]:
         """Return a closure that clears gradients, draws a mini-batch, computes its loss and calls `backward()`.
@@ -153,13 +191,33 @@ class Batches(Iterator[Any]):
 
     def state_dict(self) -> dict[str, Any]:
         """Return the position as plain numbers."""
-        return {"stream": self._stream.state_dict(), "taken": self._taken}
+        stream = {"seed": self._seed, "epoch": self._epoch, "position": self._position, "sizes": self._sizes}
+        return {"stream": stream, "taken": self._taken}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Restore a saved position. A loader reads and discards the batches of its epoch up to it."""
-        with _needs_all_of(state_dict):
+        try:
             stream, taken = state_dict["stream"], bool(state_dict["taken"])
-        self._current = self._stream.load_state_dict(stream)
+            sizes = list(stream["sizes"])
+            seed, epoch, position = (operator.index(stream[name]) for name in ("seed", "epoch", "position"))
+        except (LookupError, TypeError) as error:
+            raise ValueError(
+                f"state_dict must be what state_dict() of batches gave (it is a position), got {state_dict!r}"
+            ) from error
+        if sizes != self._sizes:
+            raise ValueError(
+                f"state_dict must be of the same data and batch size (a position means nothing elsewhere): "
+                f"it has {sizes}, here are {self._sizes}"
+            )
+        before = self._seed, self._epoch, self._position
+        self._batches = None
+        try:
+            self._seed, self._epoch, self._position = seed, epoch, max(position - 1, 0)
+            if position:
+                self.advance()
+        except BaseException:
+            self._seed, self._epoch, self._position = before
+            raise
         self._taken = taken
 
 
@@ -177,76 +235,7 @@ class _Taken(Iterator[Any]):
         return next(self._rest)
 
 
-class _Epochs:
-    """Stream of epochs, each with its own seed, so that seed, epoch and batch index are the whole position."""
-
-    def __init__(self, begin: Callable[[int, int], Iterator[Any]], seed: int | None, sizes: list[int]) -> None:
-        self._begin = begin
-        self._sizes = sizes  # of the data: a position is valid only for the same sizes
-        self._seed = int(torch.randint(2**63 - 1, (), device="cpu")) if seed is None else seed
-        self._epoch = 0
-        self._position = 0
-        self._batches: Iterator[Any] | None = None
-
-    def next(self) -> Any:
-        for _ in range(2):
-            try:
-                if self._batches is None:
-                    self._batches = self._begun()
-                batch = next(self._batches)
-            except StopIteration:
-                self._batches = None
-                self._epoch += 1
-                self._position = 0
-            except BaseException:
-                self._batches = None  # the iterator may be exhausted: restart the epoch and retry this batch
-                raise
-            else:
-                self._position += 1
-                return batch
-        raise ValueError("source must have at least one batch (it is drawn from without end), got an empty one")
-
-    def _begun(self) -> Iterator[Any]:
-        """Return the epoch from the current position on; earlier batches are read and discarded."""
-        entropy = np.random.SeedSequence((self._seed, self._epoch)).generate_state(1, np.uint64)
-        batches = self._begin(int(entropy[0] >> np.uint64(1)), self._epoch)
-        for _ in range(self._position):
-            next(batches)
-        return batches
-
-    def state_dict(self) -> dict[str, Any]:
-        return {"seed": self._seed, "epoch": self._epoch, "position": self._position, "sizes": self._sizes}
-
-    def load_state_dict(self, state_dict: dict[str, Any]) -> Any:
-        with _needs_all_of(state_dict):
-            sizes = list(state_dict["sizes"])
-            seed, epoch, position = (operator.index(state_dict[name]) for name in ("seed", "epoch", "position"))
-        if sizes != self._sizes:
-            raise ValueError(
-                f"state_dict must be of the same data and batch size (a position means nothing elsewhere): "
-                f"it has {sizes}, here are {self._sizes}"
-            )
-        before = self._seed, self._epoch, self._position
-        self._batches = None
-        try:
-            self._seed, self._epoch, self._position = seed, epoch, max(position - 1, 0)
-            return self.next() if position else None
-        except BaseException:
-            self._seed, self._epoch, self._position = before
-            raise
-
-
-@contextmanager
-def _needs_all_of(state_dict: Any) -> Iterator[None]:
-    try:
-        yield
-    except (LookupError, TypeError) as error:
-        raise ValueError(
-            f"state_dict must be what state_dict() of batches gave (it is a position), got {state_dict!r}"
-        ) from error
-
-
-def _stream(source: tuple[Any, ...], batch_size: int | None, seed: int | None) -> _Epochs:
+def _drawn(source: tuple[Any, ...], batch_size: int | None, seed: int | None, *, keep: bool) -> Batches:
     if seed is not None and seed < 0:
         raise ValueError(f"seed must be 0 or more (it seeds a generator), got {seed!r}")
     if len(source) == 1 and isinstance(source[0], DataLoader):
@@ -254,11 +243,12 @@ def _stream(source: tuple[Any, ...], batch_size: int | None, seed: int | None) -
             raise ValueError(f"batch_size must not be given with a DataLoader (it has its own), got {batch_size!r}")
         loader = source[0]
         sizes = [len(loader)] if hasattr(loader.sampler, "__len__") else []
-        return _Epochs(lambda seed, epoch: _loader_epoch(loader, seed, epoch), seed, sizes)
+        return Batches(partial(_loader_epoch, loader), keep=keep, source=source, seed=seed, sizes=sizes)
     samples = _check_tensors(source)
     if not isinstance(batch_size, int) or not 1 <= batch_size <= samples:
         raise ValueError(f"batch_size must be between 1 and the number of samples, {samples}, got {batch_size!r}")
-    return _Epochs(lambda seed, _: _tensor_epoch(source, batch_size, seed), seed, [samples, batch_size])
+    epoch = partial(_tensor_epoch, source, batch_size)
+    return Batches(epoch, keep=keep, source=source, batch_size=batch_size, seed=seed, sizes=[samples, batch_size])
 
 
 def _check_tensors(source: tuple[Any, ...]) -> int:
@@ -271,7 +261,7 @@ def _check_tensors(source: tuple[Any, ...]) -> int:
     return lengths[0]
 
 
-def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int) -> Iterator[Any]:
+def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int, _epoch: int) -> Iterator[Any]:
     samples = len(tensors[0])
     order = torch.randperm(samples, generator=torch.Generator().manual_seed(seed), device="cpu")
     for start in range(0, samples - batch_size + 1, batch_size):
