@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradline.protocol import Moments
 from gradline.torch.moments.general import Graph
-from gradline.torch.moments.graph import batch_norm_error, find_batch_norm, find_layers, used_parameters
+from gradline.torch.moments.graph import batch_norm_error, find_batch_norm, find_layers
 from gradline.torch.moments.layers import Dense, Layer
 from gradline.torch.moments.statistics import RunningVariance, mean_and_variance, too_few_samples
 from gradline.torch.private import version
@@ -39,26 +39,18 @@ class Evaluated:
         _check(losses)
         self.losses = losses.detach()
         self.parameters = list(parameters)
-        self._deltas: list[Tensor | None] = []
         self._fresh: list[tuple[Tensor, int] | None] = []
-        self._layers: list[Layer] | None = None
         self._graph: Graph | None = None
         self._waiting: Tensor | None = losses
-        self.by_layers = False
-        try:
-            self._layers = find_layers(losses, self.parameters) if len(losses) > 1 else None
-        except RuntimeError as error:
-            raise _freed(error) from error
-        if self._layers is not None:
-            self.by_layers = True
-            used = used_parameters(self._layers)
-            once = len(set(used)) == len(used)
-            self.diagonal_by_layers = once and all(isinstance(layer, Dense) for layer in self._layers)
-        else:
-            self.diagonal_by_layers = False
-            name = None if allow_batch_norm else find_batch_norm(losses)
-            if name is not None:
-                raise batch_norm_error(name)
+        with _explaining():
+            layers = find_layers(losses, self.parameters) if len(losses) > 1 else None
+        self.by_layers = layers is not None
+        self._layers: list[Layer] = layers or []
+        once = len(set(self._used())) == len(self._used())
+        self.diagonal_by_layers = self.by_layers and once and all(isinstance(layer, Dense) for layer in self._layers)
+        name = None if self.by_layers or allow_batch_norm else find_batch_norm(losses)
+        if name is not None:
+            raise batch_norm_error(name)
 
     @property
     def undisturbed(self) -> bool:
@@ -82,17 +74,14 @@ class Evaluated:
         retain = not self.by_layers or (variances and not self.diagonal_by_layers)
         if retain:
             self._graph = Graph(losses, self.parameters)
-        hooks: list[Any] = []
-        if self._layers is not None:
-            self._deltas = [None] * len(self._layers)
-            for place, layer in enumerate(self._layers):
-                hooks.append(layer.node.register_prehook(partial(_catch, self._deltas, place)))
-                layer.node = None
+        hooks = []
+        for layer in self._layers:
+            hooks.append(layer.node.register_prehook(layer.note))
+            layer.node = None
         weights = torch.full_like(self.losses, 1.0 / len(losses))
         try:
-            gradients = (self._accumulated if accumulate else self._aside)(losses, weights, retain)
-        except RuntimeError as error:
-            raise _freed(error) from error
+            with _explaining():
+                gradients = (self._accumulated if accumulate else self._aside)(losses, weights, retain)
         finally:
             for hook in hooks:  # a kept graph runs again with other gradients
                 hook.remove()
@@ -120,7 +109,7 @@ class Evaluated:
         parameters is stored, so that wrong values are detected.
         """
         self._ran()
-        for layer in self._layers or ():
+        for layer in self._layers:
             layer.inputs, layer.version = layer.inputs.clone(), 0
         if self._graph is not None:
             self._graph.keep()
@@ -130,7 +119,7 @@ class Evaluated:
         """Return the exact slopes d·∇ℓ_b of all samples, shape (B,). Their mean is d·g."""
         self._ran()
         self._match(directions)
-        if self._layers is None:
+        if not self.by_layers:
             return self._from_graph(directions)
         return self._sum(layer.slopes(delta, directions) for layer, delta in self._pairs())
 
@@ -141,7 +130,7 @@ class Evaluated:
         The slopes along steepest descent have the opposite sign and the same variance.
         """
         self._ran()
-        if self._layers is None:
+        if not self.by_layers:
             return self._from_graph(None)
         if not self.diagonal_by_layers:  # not for convolutions and shared weights
             return self.slopes(self._gradients())
@@ -157,7 +146,7 @@ class Evaluated:
         self._ran()
         if len(self.losses) < 2:
             raise too_few_samples(self.losses)
-        if self._layers is not None and self.diagonal_by_layers:
+        if self.diagonal_by_layers:
             pairs, means = self._pairs(), self._known()
             found = dict(pair for layer, delta in pairs for pair in cast(Dense, layer).variances(delta, means))
         elif self._graph is None:
@@ -211,16 +200,12 @@ class Evaluated:
 
     def _pairs(self) -> list[tuple[Layer, Tensor]]:
         """Return the layers with a gradient, and the gradients of their outputs."""
-        pairs = []
-        for layer, delta in zip(self._layers or (), self._deltas, strict=True):
-            if version(layer.inputs) != layer.version:
-                raise RuntimeError(
-                    "the inputs of this evaluation were changed in place since: use new tensors for each batch, or "
-                    "call keep() before"
-                )
-            if delta is not None:
-                pairs.append((layer, delta))
-        return pairs
+        if any(version(layer.inputs) != layer.version for layer in self._layers):
+            raise RuntimeError(
+                "the inputs of this evaluation were changed in place since: use new tensors for each batch, or call "
+                "keep() before"
+            )
+        return [(layer, layer.delta) for layer in self._layers if layer.delta is not None]
 
     def _sum(self, parts: Any) -> Tensor:
         total: Tensor | None = None
@@ -236,18 +221,16 @@ class Evaluated:
 
     def _gradients(self) -> list[Tensor]:
         known = self._known()
-        used = set(used_parameters(self._layers or ()))
-        if any(known[place] is None for place in used):
+        if any(known[place] is None for place in self._used()):
             raise RuntimeError(
                 "the gradients of this evaluation were changed since (clipped, accumulated or zeroed in place): ask "
                 "slopes(directions) with your own directions"
             )
         return [torch.zeros_like(p) if g is None else g for p, g in zip(self.parameters, known, strict=True)]
 
-
-def _catch(deltas: list[Tensor | None], place: int, gradients: tuple[Tensor | None, ...]) -> None:
-    """Store the incoming gradient of a node."""
-    deltas[place] = gradients[0]
+    def _used(self) -> list[int]:
+        """Return the indices of the parameters of layers, repeated for each use."""
+        return [place for layer in self._layers for place in (layer.weight, layer.bias) if place is not None]
 
 
 def _untouched(parameter: Tensor) -> bool:
@@ -273,10 +256,15 @@ def _check(losses: Any) -> None:
         )
 
 
-def _freed(error: RuntimeError) -> RuntimeError:
-    if "second time" not in str(error) and "freed" not in str(error):
-        return error
-    return RuntimeError(
-        "losses must be returned before backward() is called on them (the optimizer does that, and needs what it "
-        "frees): remove backward() from the closure"
-    )
+@contextmanager
+def _explaining() -> Iterator[None]:
+    """Context manager that explains the error for a graph that is freed already."""
+    try:
+        yield
+    except RuntimeError as error:
+        if "second time" not in str(error) and "freed" not in str(error):
+            raise
+        raise RuntimeError(
+            "losses must be returned before backward() is called on them (the optimizer does that, and needs what it "
+            "frees): remove backward() from the closure"
+        ) from error

@@ -9,7 +9,7 @@ which mixes samples, is found in any graph.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -46,12 +46,12 @@ def find_layers(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | N
             continue
         seen.add(node)
         if name in _LAYERS:
-            layer = _LAYERS[name](node, places)
+            layer = _layer(node, places)
             if layer is None:
                 return None
             if layer.weight is not None or layer.bias is not None:
                 layers.append(layer)
-            source = node.next_functions[_SOURCE[name]][0]
+            source = node.next_functions[_LAYERS[name].source][0]
             if source is not None:
                 waiting.append((source, len(shape)))
             continue
@@ -108,11 +108,6 @@ def _by_instance(node: Any, size: int) -> bool:
     return size > 1 and len(shape) > 1 and shape[0] == 1 and shape[1] % size == 0
 
 
-def used_parameters(layers: Sequence[Layer]) -> list[int]:
-    """Return the indices of the parameters, repeated for each use."""
-    return [place for layer in layers for place in (layer.weight, layer.bias) if place is not None]
-
-
 def _shape(node: Any) -> tuple[int, ...]:
     """Return the shape of the first output of a node; empty if unknown."""
     outputs: Sequence[Any] = getattr(node, "_input_metadata", ())
@@ -128,62 +123,45 @@ def _leaf(node: Any, places: dict[int, int]) -> tuple[bool, int | None]:
     return False, None
 
 
-def _dense(node: Any, places: dict[int, int], bias: Any, matrix: Any, saved: str) -> Dense | None:
+class _Operands(NamedTuple):
+    """Places of a layer's operands among those of its node, and the name of its saved input."""
+
+    source: int
+    weight: int
+    bias: int | None
+    saved: str
+
+
+_LAYERS = {
+    "AddmmBackward0": _Operands(1, 2, 0, "_saved_mat1"),
+    "MmBackward0": _Operands(0, 1, None, "_saved_self"),
+    "ConvolutionBackward0": _Operands(0, 1, 2, "_saved_input"),
+}
+_OPTIONS = ("stride", "padding", "dilation", "transposed", "output_padding", "groups")
+_NOTHING = torch.empty(0)
+
+
+def _layer(node: Any, places: dict[int, int]) -> Layer | None:
+    """Return the layer of a node, or `None` if its weight or bias is neither a leaf nor a constant."""
+    name = type(node).__name__
+    form = _LAYERS[name]
+    operands = [operand for operand, _ in node.next_functions]
+    matrix: Any = operands[form.weight]
+    bias: Any = None if form.bias is None else operands[form.bias]
     transposed = type(matrix).__name__ != "TBackward0"
-    known, weight = _leaf(matrix if transposed or matrix is None else matrix.next_functions[0][0], places)
+    known, weight = _leaf(matrix if transposed else matrix.next_functions[0][0], places)
     plain, offset = _leaf(bias, places)
-    if not known or not plain:
+    inputs = _NOTHING if weight is None else getattr(node, form.saved)
+    if not known or not plain or not isinstance(inputs, Tensor):
+        return None
+    common = node, inputs.detach(), weight, offset, version(inputs)
+    if name == "ConvolutionBackward0":
+        return Convolution(*common, tuple(getattr(node, f"_saved_{option}") for option in _OPTIONS))
+    if any(getattr(node, f"_saved_{factor}", 1) != 1 for factor in ("alpha", "beta")):
         return None
     if offset is not None and bias.variable.shape != _shape(node)[1:]:
         return None  # a bias of another shape is summed differently
-    inputs = _NOTHING if weight is None else _saved(node, saved)
-    if inputs is None:
-        return None
-    return Dense(node, inputs, weight, offset, version(inputs), transposed)
-
-
-def _addmm(node: Any, places: dict[int, int]) -> Dense | None:
-    if node._saved_alpha != 1 or node._saved_beta != 1:
-        return None
-    (bias, _), _, (matrix, _) = node.next_functions
-    return _dense(node, places, bias, matrix, "_saved_mat1")
-
-
-def _mm(node: Any, places: dict[int, int]) -> Dense | None:
-    _, (matrix, _) = node.next_functions
-    return _dense(node, places, None, matrix, "_saved_self")
-
-
-def _convolution(node: Any, places: dict[int, int]) -> Convolution | None:
-    _, (kernel, _), (offset, _) = node.next_functions
-    known, weight = _leaf(kernel, places)
-    plain, bias = _leaf(offset, places)
-    inputs = _NOTHING if weight is None else _saved(node, "_saved_input")
-    if not known or not plain or inputs is None:
-        return None
-    options = (
-        node._saved_stride,
-        node._saved_padding,
-        node._saved_dilation,
-        node._saved_transposed,
-        node._saved_output_padding,
-        node._saved_groups,
-    )
-    return Convolution(node, inputs, weight, bias, version(inputs), options)
-
-
-def _saved(node: Any, name: str) -> Tensor | None:
-    saved = getattr(node, name)
-    return saved.detach() if isinstance(saved, Tensor) else None
-
-
-_NOTHING = torch.empty(0)
-_LAYERS: dict[str, Callable[[Any, dict[int, int]], Layer | None]] = {
-    "AddmmBackward0": _addmm,
-    "MmBackward0": _mm,
-    "ConvolutionBackward0": _convolution,
-}
-_SOURCE = {"AddmmBackward0": 1, "MmBackward0": 0, "ConvolutionBackward0": 0}
+    return Dense(*common, transposed)
 
 
 # Rules: given a node, the shape of its output and one of its inputs, how many dimensions that input must have (0: any,

@@ -10,7 +10,7 @@ product. Slopes are summed over layers. This holds for any loss whose samples do
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -26,6 +26,11 @@ class Layer:
     weight: int | None
     bias: int | None
     version: int
+    delta: Tensor | None = field(default=None, kw_only=True)
+
+    def note(self, gradients: tuple[Tensor | None, ...]) -> None:
+        """Note the gradient of the output, which a hook on the node is given."""
+        self.delta = gradients[0]
 
     def change(self, weight: Tensor, bias: Tensor | None) -> Tensor:
         """Return the derivative of the layer's output along a direction in its parameters."""
