@@ -13,8 +13,7 @@ from typing import Any, ClassVar, NamedTuple, cast
 
 from gradline.protocol import Moments, Origin, Outcome, Pending, Stop, Value
 from gradline.searches.arguments import require, require_fraction, require_wolfe
-from gradline.searches.surrogate import Belief, Surrogate, wolfe
-from gradline.searches.units import Units
+from gradline.searches.surrogate import Belief, Surrogate, Units, wolfe
 
 STEP_MIN, STEP_MAX = 1e-100, 1e100
 """Bounds of first steps, which keep steps and the squares of their inverses finite."""

@@ -5,7 +5,8 @@ b' = b + τ and m = min(a', b') its covariance is k(a, b) = m³/3 + |a - b| m²/
 independent normal errors. The posterior mean is then a cubic spline: in each cell between two observed points it is the
 Hermite cubic through mean and slope at both ends, and beyond the last point it is linear.
 
-All numbers are in the units of the search: points t = α/α_0, values (F - F(0))/(α_0 |F'(0)|), slopes F'/|F'(0)|.
+All numbers are in the units of the search (`Units`): with β = |F'(0)|, points t = α/α_0, values (F - F(0))/(α_0 β),
+slopes F'/β.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from bisect import bisect_left
 from itertools import pairwise
 from typing import NamedTuple
 
+from gradline.protocol import Moments, Value
 from gradline.searches.arguments import require
 from gradline.searches.normal import cdf, density, rectangle
 from gradline.searches.wiener import (
@@ -30,6 +32,12 @@ from gradline.searches.wiener import (
 
 _NOTHING = 1e60
 """Upper bound of variances: such an observation has no effect, and the square does not overflow."""
+
+WALL = 1e3
+"""Factor by which a non-finite value exceeds the value at the origin."""
+
+HUGE = 1e100
+"""Bound of scaled values and slopes, which keeps their squares and products finite."""
 
 _EXACT = 1e-9
 """Bound below which both variances of the Wolfe conditions count as zero."""
@@ -162,9 +170,7 @@ class Surrogate:
     def __init__(
         self, value: float = 0.0, slope: float = -1.0, *, value_var: float, slope_var: float, offset: float = 10.0
     ) -> None:
-        if not (value_var >= 0.0 and slope_var >= 0.0):
-            require_variance("value_var", value_var)
-            require_variance("slope_var", slope_var)
+        _require_variances(value_var, slope_var)
         require(0.0 < offset <= 1e6, "offset", "above 0 and at most 1e6", "the process starts this far back", offset)
         self._value_var = min(value_var, _NOTHING)
         self._slope_var = min(slope_var, _NOTHING)
@@ -260,9 +266,67 @@ class Surrogate:
         return wolfe(self.at_seen(0), self.at(point), decrease, curvature).probability
 
 
-def require_variance(name: str, value: float) -> None:
-    """Require a variance; zero and infinity are allowed."""
-    require(value >= 0.0, name, "a number that is not negative", "it is a variance", value)
+class Units(NamedTuple):
+    """Units of step, value and slope of one search, and its variances in these units.
+
+    They make a search independent of the units of its function: σ_f = √var F(0)/(α_0 β) and σ_f' = √var F'(0)/β.
+    """
+
+    step: float
+    """α_0."""
+    value: float
+    """α_0 β."""
+    slope: float
+    """β."""
+    zero: Moments
+    """The observation at the origin."""
+    value_var: float
+    """σ_f²."""
+    slope_var: float
+    """σ_f'²."""
+
+    @classmethod
+    def of(cls, zero: Moments, guess: float) -> Units | None:
+        """Return the units of a search from this origin; `None` if its slope is too small to be a unit."""
+        _require_variances(zero.value_var, zero.slope_var, "origin.at_zero.")
+        beta = abs(zero.slope)
+        unit = guess * beta
+        if not (unit > 0.0 and 1.0 / unit < math.inf):
+            return None
+        value_sigma, slope_sigma = math.sqrt(zero.value_var) / unit, math.sqrt(zero.slope_var) / beta
+        value_var, slope_var = value_sigma * value_sigma, slope_sigma * slope_sigma
+        if not (value_var < math.inf and slope_var < math.inf):
+            return None
+        return cls(guess, unit, beta, zero, value_var, slope_var)
+
+    def surrogate(self, offset: float) -> Surrogate:
+        """Return a surrogate that contains only the origin."""
+        slope = math.copysign(1.0, self.zero.slope)
+        return Surrogate(0.0, slope, value_var=self.value_var, slope_var=self.slope_var, offset=offset)
+
+    def scaled(self, seen: Value) -> tuple[float, float] | None:
+        """Return value and slope of a probe in these units; `None` if the surrogate cannot use them.
+
+        A non-finite value counts as 1000 F(0) if F(0) is positive and the slope is finite. This is the published rule.
+        """
+        if seen.finite:
+            if isinstance(seen, Moments):
+                _require_variances(seen.value_var, seen.slope_var, "seen.")
+            return _within((seen.value - self.zero.value) / self.value), _within(seen.slope / self.slope)
+        if self.zero.value > 0.0 and math.isfinite(seen.slope):
+            wall = WALL * self.zero.value - self.zero.value
+            return _within(wall / self.value), _within(seen.slope / self.slope)
+        return None
+
+
+def _within(number: float) -> float:
+    return number if -HUGE < number < HUGE else math.copysign(HUGE, number)
+
+
+def _require_variances(value_var: float, slope_var: float, where: str = "") -> None:
+    """Require two variances; zero and infinity are allowed."""
+    for name, variance in (("value_var", value_var), ("slope_var", slope_var)):
+        require(variance >= 0.0, f"{where}{name}", "a number that is not negative", "it is a variance", variance)
 
 
 def _alone(past: Past) -> Belief:
