@@ -22,7 +22,7 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.torch.distributed.reduce import find
 from gradline.torch.measuring import LocalReduce
-from gradline.torch.private import own_buffers, own_parameters, submodules
+from gradline.torch.private import own_parameters, submodules
 
 _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 """torch.compile warns that global hooks are called twice for a compiled module, which is harmless for this one."""
@@ -75,7 +75,7 @@ class RunningStatistics:
 
     def _buffers(self) -> list[Tensor | None]:
         """Return the current buffers, which moving a model to a device replaces."""
-        return [own_buffers(layer)[name] for layer, name in self.places]
+        return [getattr(layer, name) for layer, name in self.places]
 
 
 class ModuleContext:
@@ -136,9 +136,8 @@ class ModuleContext:
         """
         if self.known:
             return
-        self.statistics.watch(self._layers())
-        ours = self._ids()
-        around = [module for module in self._all() if _holds_any(module, ours)]
+        around, layers = self._found()
+        self.statistics.watch(layers)
         if self._around is None or list(map(id, around)) != list(map(id, self._around)):
             self.ranks = find(self.parameters(), around, self.process_group)
             if self._under_way is not None:
@@ -167,7 +166,7 @@ class ModuleContext:
             if not self.stepping:
                 self.statistics.keep()
             return
-        if _holds_any(module, self._ids()):
+        if not self._ids().isdisjoint(map(id, _parameters(module))):
             self._roots[id(module)] = module
             self.discover()
         for part in _submodules(module):
@@ -177,21 +176,19 @@ class ModuleContext:
     def _ids(self) -> set[int]:
         return set(map(id, self.parameters()))
 
-    def _all(self) -> Iterator[nn.Module]:
-        seen: set[int] = set()
-        for root in list(self._roots.values()):
-            for module in _submodules(root):
-                if id(module) not in seen:
-                    seen.add(id(module))
-                    yield module
-
-    def _layers(self) -> Iterator[nn.Module]:
-        """Yield all layers of modules whose trainable parameters are all ours, possibly repeatedly."""
+    def _found(self) -> tuple[list[nn.Module], list[nn.Module]]:
+        """Return modules with parameters of ours, and all layers of those whose trainable parameters are all ours."""
         ours = self._ids()
-        for module in self._all():
-            trained = [p for p in _parameters(module) if p.requires_grad]
-            if trained and all(id(p) in ours for p in trained):
-                yield from _submodules(module)
+        around: list[nn.Module] = []
+        layers: list[nn.Module] = []
+        for module in {id(part): part for root in list(self._roots.values()) for part in _submodules(root)}.values():
+            parameters = list(_parameters(module))
+            if not ours.isdisjoint(map(id, parameters)):
+                around.append(module)
+                trained = {id(parameter) for parameter in parameters if parameter.requires_grad}
+                if trained and trained <= ours:
+                    layers += _submodules(module)
+        return around, layers
 
 
 def _submodules(module: nn.Module) -> Iterator[nn.Module]:
@@ -209,10 +206,6 @@ def _submodules(module: nn.Module) -> Iterator[nn.Module]:
 def _parameters(module: nn.Module) -> Iterator[Tensor]:
     for part in _submodules(module):
         yield from own_parameters(part)
-
-
-def _holds_any(module: nn.Module, ours: set[int]) -> bool:
-    return any(id(parameter) in ours for parameter in _parameters(module))
 
 
 class _Listening:

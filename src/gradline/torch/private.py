@@ -105,11 +105,6 @@ def own_parameters(module: nn.Module) -> list[Tensor]:
     return [parameter for parameter in list(module._parameters.values()) if parameter is not None]
 
 
-def own_buffers(module: nn.Module) -> dict[str, Tensor | None]:
-    """Return the dict of buffers of a module without its submodules."""
-    return module._buffers
-
-
 def when_backward_ends(callback: Callable[[], None]) -> None:
     """Call a function at the end of the current backward pass."""
     cast(Any, torch.autograd.Variable)._execution_engine.queue_callback(callback)

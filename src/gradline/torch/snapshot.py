@@ -11,8 +11,6 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from gradline.torch.private import own_buffers
-
 
 def seed_generators(seed: int) -> None:
     """Seed torch's generators as `torch.manual_seed` does, sooner where there is no accelerator.
@@ -37,8 +35,7 @@ class Snapshot:
         self._buffers = [
             (module, name, buffer, buffer.detach().clone())
             for module in self.modules
-            for name, buffer in own_buffers(module).items()
-            if buffer is not None
+            for name, buffer in module.named_buffers(recurse=False)
         ]
 
     def restore(self) -> None:
@@ -50,7 +47,7 @@ class Snapshot:
     def restore_buffers(self) -> None:
         """Restore buffers, such as BatchNorm's running statistics."""
         for module, name, buffer, was in self._buffers:
-            own_buffers(module)[name] = buffer
+            setattr(module, name, buffer)
             buffer.data.copy_(was)
 
     @contextmanager

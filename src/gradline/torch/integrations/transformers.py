@@ -37,7 +37,7 @@ from collections import Counter
 from typing import Any
 
 from torch.utils.hooks import RemovableHandle
-from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+from transformers import Trainer, TrainerCallback
 
 from gradline.protocol import Stop
 from gradline.torch.base import GradlineOptimizer
@@ -72,26 +72,20 @@ class LineSearchCallback(TrainerCallback):
         callbacks = trainer.callback_handler.callbacks
         callbacks.insert(1, callbacks.pop())  # the first one decides what is saved and logged
 
-    def on_train_begin(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Begin to count the reasons why searches end. Raises an error if the optimizer is not one of gradline."""
         self._handle = count_stops(_line_search_in(kwargs["optimizer"]), self._stops)
 
-    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:
+    def on_step_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Before a checkpoint, move to the accepted point. `Trainer` later calls `optimizer.train()`."""
         if control.should_save:
             _line_search_in(kwargs["optimizer"]).eval()
 
-    def on_epoch_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_epoch_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Move to the accepted point, since a checkpoint or the end of training may follow."""
         _line_search_in(kwargs["optimizer"]).eval()
 
-    def on_train_end(
-        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any
-    ) -> None:
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stay at the accepted point. If the best model was loaded, discard the search, which was elsewhere."""
         optimizer = _line_search_in(kwargs["optimizer"])
         if self._handle is not None:
@@ -99,14 +93,7 @@ class LineSearchCallback(TrainerCallback):
         if args.load_best_model_at_end and state.best_model_checkpoint is not None:
             optimizer.continue_from_here()  # moves nothing, since the epoch ended in eval()
 
-    def on_log(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        logs: dict[str, Any] | None = None,
-        **kwargs: Any,
-    ) -> None:
+    def on_log(self, args: Any, state: Any, control: Any, logs: Any = None, **kwargs: Any) -> None:
         """Add the last search to training logs, not to evaluation logs."""
         optimizer = _line_search_in(kwargs["optimizer"])
         last = optimizer.last
