@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 import torch
-from torch import nn
 
 import gradline
 from gradline.torch import private
@@ -51,13 +50,6 @@ def test_a_version_grows_with_in_place_operations():
     before = private.version(x)
     x.add_(1.0)
     assert private.version(x) > before
-
-
-def test_parts_of_modules():
-    model = nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2))
-    assert private.submodules(model) == [model[0], model[1]]
-    assert private.own_parameters(model) == []
-    assert [id(p) for p in private.own_parameters(model[0])] == [id(model[0].weight), id(model[0].bias)]
 
 
 def test_what_happens_when_a_backward_pass_ends():

@@ -360,7 +360,8 @@ def test_compilation_warns_of_no_hook_after_an_optimizer_that_never_stepped():
     assert not told
 
 
-def test_a_module_that_cannot_be_hashed_is_found():
+@pytest.mark.parametrize("given", [False, True])
+def test_a_module_that_cannot_be_hashed_is_found(given):
     @dataclasses.dataclass
     class Net(nn.Module):
         width: int
@@ -374,7 +375,7 @@ def test_a_module_that_cannot_be_hashed_is_found():
 
     problem = Problem()
     problem.model = Net(6)
-    problem.optimizer = gradline.GOLSI(problem.model.inner.parameters())
+    problem.optimizer = gradline.GOLSI(problem.model.inner.parameters(), model=problem.model if given else None)
     for _ in range(5):
         problem.optimizer.step(problem.closure)
     assert tracked(problem) == 5 < problem.optimizer.evaluations

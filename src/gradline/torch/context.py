@@ -9,10 +9,10 @@ optimizer's construction to the end of its first step. With `model=` this is not
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
-from weakref import WeakValueDictionary
+from weakref import WeakKeyDictionary, WeakSet, WeakValueDictionary
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +22,6 @@ from torch.utils.hooks import RemovableHandle
 
 from gradline.torch.distributed.reduce import find
 from gradline.torch.measuring import LocalReduce
-from gradline.torch.private import own_parameters, submodules
 
 _HOOKS_WARNING = r"Using `torch\.compile\(module\)` when there are global hooks"
 """torch.compile warns that global hooks are called twice for a compiled module, which is harmless for this one."""
@@ -41,17 +40,16 @@ class RunningStatistics:
 
     def watch(self, layers: Iterable[nn.Module]) -> None:
         """Track these layers from now on; save the statistics of newly tracked ones."""
-        before = dict(zip([(id(layer), name) for layer, name in self.places], self._kept, strict=True))
+        before = dict(zip(self.places, self._kept, strict=True))
         self.places = list(
             {
-                (id(layer), name): (layer, name)
+                (layer, name): None
                 for layer in layers
-                for name, _ in nn.Module.named_buffers(layer, recurse=False)  # scripted modules have no plain dict
+                for name, _ in nn.Module.named_buffers(layer, recurse=False)
                 if name.startswith("running_") or name == "num_batches_tracked"
-            }.values()
+            }
         )
-        now = self.now()
-        self._kept = [before.get((id(place[0]), place[1]), new) for place, new in zip(self.places, now, strict=True)]
+        self._kept = [before.get(place, new) for place, new in zip(self.places, self.now(), strict=True)]
 
     def now(self) -> list[Tensor | None]:
         """Return a copy of the current statistics; `None` for those a lazy layer does not have yet."""
@@ -91,23 +89,22 @@ class ModuleContext:
         self.parameters = parameters
         self.process_group = process_group
         self.ranks = LocalReduce()  # the processes that take part in each evaluation
-        # Modules by id, since some are not hashable: called ones that contain our parameters, and those to ignore.
-        self._roots: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
-        self._others: WeakValueDictionary[int, nn.Module] = WeakValueDictionary()
+        self._roots: WeakKeyDictionary[nn.Module, None] = WeakKeyDictionary()  # with our parameters, in order of calls
+        self._others: WeakSet[nn.Module] = WeakSet()  # to ignore
         self.statistics = RunningStatistics()
         self.stepping = False  # within a step the search keeps and restores the statistics itself
         self.known = False  # no further modules are expected
         self.discovered: Callable[[], None] = _nothing  # called after each `discover`
         self._around: list[nn.Module] | None = None  # the modules when processes were last looked for
         self._under_way: ExitStack | None = None  # of an evaluation in which processes may be discovered
-        self._given = model
+        self._given = model if isinstance(model, Hashable) else None  # one without a hash is found when it is called
         if model is not None and not isinstance(model, nn.Module):
             raise TypeError(
                 f"model must be a module, the one called in training, or None (its layers and wrappers are found in "
                 f"it), got {model!r}"
             )
-        if model is not None:
-            self._roots[id(model)] = model
+        if self._given is not None:
+            self._roots[self._given] = None
 
     def __getstate__(self) -> dict[str, Any]:
         # A copy belongs to other modules and finds them, and other processes, itself.
@@ -138,7 +135,7 @@ class ModuleContext:
             return
         around, layers = self._found()
         self.statistics.watch(layers)
-        if self._around is None or list(map(id, around)) != list(map(id, self._around)):
+        if around != self._around:
             self.ranks = find(self.parameters(), around, self.process_group)
             if self._under_way is not None:
                 self._under_way.enter_context(self.ranks.failing_together(in_forward=True))
@@ -158,20 +155,18 @@ class ModuleContext:
             finally:
                 self._under_way = None
 
-    def called(self, module: nn.Module) -> None:
-        """Handle the start of a module's forward pass."""
-        if self._others.get(id(module)) is module:
+    def called(self, module: nn.Module, parts: Iterable[nn.Module]) -> None:
+        """Handle the start of the forward pass of a module with these submodules, itself included."""
+        if module in self._others:
             return
-        if self._roots.get(id(module)) is module:
+        if module in self._roots:
             if not self.stepping:
                 self.statistics.keep()
             return
         if not self._ids().isdisjoint(map(id, _parameters(module))):
-            self._roots[id(module)] = module
+            self._roots[module] = None
             self.discover()
-        for part in _submodules(module):
-            if id(part) not in self._roots:
-                self._others[id(part)] = part
+        self._others.update(part for part in parts if part not in self._roots)
 
     def _ids(self) -> set[int]:
         return set(map(id, self.parameters()))
@@ -181,31 +176,18 @@ class ModuleContext:
         ours = self._ids()
         around: list[nn.Module] = []
         layers: list[nn.Module] = []
-        for module in {id(part): part for root in list(self._roots.values()) for part in _submodules(root)}.values():
+        for module in dict.fromkeys(part for root in list(self._roots) for part in root.modules()):
             parameters = list(_parameters(module))
             if not ours.isdisjoint(map(id, parameters)):
                 around.append(module)
                 trained = {id(parameter) for parameter in parameters if parameter.requires_grad}
                 if trained and trained <= ours:
-                    layers += _submodules(module)
+                    layers += module.modules()
         return around, layers
 
 
-def _submodules(module: nn.Module) -> Iterator[nn.Module]:
-    """Yield a module and all its submodules, each once; unlike `Module.modules`, also unhashable ones."""
-    seen: set[int] = set()
-    found = [module]
-    while found:
-        part = found.pop()
-        if id(part) not in seen:
-            seen.add(id(part))
-            yield part
-            found.extend(submodules(part))
-
-
-def _parameters(module: nn.Module) -> Iterator[Tensor]:
-    for part in _submodules(module):
-        yield from own_parameters(part)
+_parameters = nn.Module.parameters
+"""Return the parameters of a module, even if its class defines a method of this name that gives something else."""
 
 
 class _Listening:
@@ -247,8 +229,12 @@ class _Listening:
     def _called(self, module: nn.Module, _inputs: Any) -> None:
         if torch.compiler.is_compiling():
             return
+        try:
+            parts = list(module.modules())
+        except TypeError:  # torch cannot list modules that have no hash, such as dataclasses; those they call are found
+            return
         for context in list(self._contexts.values()):
-            context.called(module)
+            context.called(module, parts)
         if isinstance(module, torch.jit.ScriptModule):
             return  # it cannot have hooks, and its submodules call none
         self._unregister()

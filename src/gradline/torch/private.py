@@ -95,16 +95,6 @@ def foreach_norm(tensors: Sequence[Tensor], dtype: torch.dtype | None, order: fl
     return list(torch._foreach_norm(list(tensors), order, dtype))
 
 
-def submodules(module: nn.Module) -> list[nn.Module]:
-    """Return the direct submodules, also of unhashable and scripted modules."""
-    return [part for part in list(module._modules.values()) if part is not None]
-
-
-def own_parameters(module: nn.Module) -> list[Tensor]:
-    """Return the parameters of a module without its submodules."""
-    return [parameter for parameter in list(module._parameters.values()) if parameter is not None]
-
-
 def when_backward_ends(callback: Callable[[], None]) -> None:
     """Call a function at the end of the current backward pass."""
     cast(Any, torch.autograd.Variable)._execution_engine.queue_callback(callback)
