@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import gradline
 from gradline.searches import Armijo, Fixed, GolsI, GolsMax, Prls
 from gradline.sklearn import LineSearchClassifier, LineSearchRegressor
-from gradline.sklearn.training import Training
+from gradline.sklearn.training import Training, Weights
 
 quiet = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
@@ -81,8 +81,6 @@ def test_layers_of_any_number_and_kind(data, activation, sizes):
 
 
 def model_of(model):
-    from gradline.sklearn.network import Weights
-
     return Weights(model.coefs_, model.intercepts_).network(model.activation, "cpu")
 
 

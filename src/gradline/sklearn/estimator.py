@@ -7,6 +7,8 @@ import itertools
 import math
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
+from numbers import Integral, Real
 from typing import Any, Self
 
 import numpy as np
@@ -14,15 +16,14 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.model_selection import train_test_split
-from sklearn.utils import check_random_state
+from sklearn.utils import check_array, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
+from torch.optim import Optimizer
 
 from gradline.searches import Angle
 from gradline.searches.arguments import require
-from gradline.sklearn.arguments import check_parameters, layer_sizes, sample_weights
-from gradline.sklearn.network import Weights
-from gradline.sklearn.training import Patience, Samples, Training
+from gradline.sklearn.training import ACTIVATIONS, Patience, Samples, Training, Weights
 
 BATCH = 200
 """Largest batch size of `batch_size="auto"`."""
@@ -95,7 +96,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         return self._fit(X, y, sample_weight, incremental=False)
 
     def _fit(self, X: Any, y: Any, sample_weight: Any, *, incremental: bool) -> Self:
-        check_parameters(self.get_params(deep=False))
+        _check_parameters(self.get_params(deep=False))
         if incremental and self.early_stopping:
             raise ValueError("early_stopping must be False for partial_fit (each call is one pass), got True")
         fresh = not hasattr(self, "coefs_") or not (incremental or self.warm_start)
@@ -104,10 +105,10 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         )
         weights = None
         if sample_weight is not None:
-            weights = sample_weights(sample_weight, X.shape[0])
+            weights = _sample_weights(sample_weight, X.shape[0])
             X, y, weights = X[weights > 0.0], y[weights > 0.0], weights[weights > 0.0]
         targets = self._encode(y, weights, fresh=fresh, incremental=incremental)
-        sizes = [X.shape[1], *layer_sizes(self.hidden_layer_sizes), self.n_outputs_]
+        sizes = [X.shape[1], *_layer_sizes(self.hidden_layer_sizes), self.n_outputs_]
         if fresh:
             self._begin(sizes, X.dtype)
         elif [coef.shape for coef in self.coefs_] != list(itertools.pairwise(sizes)):
@@ -115,10 +116,7 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                 f"hidden_layer_sizes must be those of the last fit (training goes on from its weights), got "
                 f"{self.hidden_layer_sizes!r}"
             )
-        if self.early_stopping:
-            self._learn(*self._split(X, targets, weights), incremental=incremental)
-        else:
-            self._learn((X, targets, weights), None, incremental=incremental)
+        self._learn(*self._split(X, targets, weights), incremental=incremental)
         return self
 
     def _begin(self, sizes: list[int], dtype: Any) -> None:
@@ -133,7 +131,9 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._optimizer_state: tuple[Any, Any] | None = None
 
     def _split(self, X: Any, targets: Any, weights: Any) -> tuple[Any, Any]:
-        """Return training samples and validation samples."""
+        """Return training samples, and validation samples if there is early stopping."""
+        if not self.early_stopping:
+            return (X, targets, weights), None
         learn, judge = train_test_split(
             np.arange(X.shape[0]),
             test_size=self.validation_fraction,
@@ -265,3 +265,62 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         tags = super().__sklearn_tags__()
         tags.input_tags.sparse = True
         return tags
+
+
+def _check_parameters(parameters: dict[str, Any]) -> None:
+    """Raise an error for invalid parameters of an estimator."""
+    _layer_sizes(parameters["hidden_layer_sizes"])
+    activation, size, patience = (parameters[name] for name in ("activation", "batch_size", "n_iter_no_change"))
+    known = isinstance(activation, str) and activation in ACTIVATIONS
+    names = ", ".join(map(repr, ACTIVATIONS))
+    require(known, "activation", f"one of {names}", "the functions of hidden units", activation)
+    _require_search(parameters["search"])
+    rule = "a whole number from 1 on"
+    is_size = size == "auto" or _whole(size)
+    require(is_size, "batch_size", f"'auto' or {rule}", "samples in a batch", size)
+    require(_whole(parameters["max_iter"]), "max_iter", rule, "passes through the data", parameters["max_iter"])
+    is_count = patience == math.inf or _whole(patience)
+    require(is_count, "n_iter_no_change", rule, "passes to wait for a better one", patience)
+    for name, below, reason in (
+        ("alpha", math.inf, "it weighs the squares of the weights in the loss"),
+        ("tol", math.inf, "it is what counts as an improvement"),
+        ("validation_fraction", 1.0, "this part of the data is held back"),
+    ):
+        number = parameters[name]
+        is_real = not isinstance(number, bool) and isinstance(number, Real) and 0.0 <= float(number) < below
+        rule = "0 or more and finite" if below == math.inf else f"0 or more and below {below:g}"
+        require(is_real, name, rule, reason, number)
+
+
+def _require_search(search: Any) -> None:
+    """Raise an error for anything but `None` and a search."""
+    if search is None or (callable(getattr(search, "search", None)) and not isinstance(search, type | Optimizer)):
+        return
+    raise TypeError(
+        f"search must be None, which is Angle, or an instance of a search (the estimator builds the optimizer itself): "
+        f"write search=gradline.searches.GolsI() for example, or direction=torch.optim.Adam for the updates of an "
+        f"optimizer, got {search!r}"
+    )
+
+
+def _layer_sizes(sizes: Any) -> list[int]:
+    """Return the sizes of the hidden layers as a list; a single number means one layer."""
+    found = list(sizes) if isinstance(sizes, Iterable) else [sizes]
+    rule, reason = "whole numbers from 1 on", "the units of each hidden layer"
+    require(all(map(_whole, found)), "hidden_layer_sizes", rule, reason, sizes)
+    return [int(size) for size in found]
+
+
+def _sample_weights(weights: Any, samples: int) -> Any:
+    """Return an array of sample weights; a single number is the weight of all samples."""
+    found = np.full(samples, float(weights)) if isinstance(weights, Real) else weights
+    found = check_array(found, ensure_2d=False, dtype=np.float64, input_name="sample_weight")
+    shape = (samples,)
+    require(found.shape == shape, "sample_weight", f"of shape {shape}", "one for each sample", found.shape)
+    require(found.min() >= 0.0, "sample_weight", "0 or more", "2 is worth two equal samples", float(found.min()))
+    require(found.any(), "sample_weight", "above zero for some samples", "a sample of weight zero teaches nothing", 0.0)
+    return found
+
+
+def _whole(number: Any) -> bool:
+    return not isinstance(number, bool) and isinstance(number, Integral) and int(number) >= 1
