@@ -13,7 +13,7 @@ from gradline.protocol import Moments
 from gradline.torch.moments.general import Graph
 from gradline.torch.moments.graph import batch_norm_error, find_batch_norm, find_layers
 from gradline.torch.moments.layers import Dense, Layer
-from gradline.torch.moments.statistics import RunningVariance, mean_and_variance, too_few_samples
+from gradline.torch.moments.statistics import mean_and_variance, too_few_samples
 from gradline.torch.private import version
 
 
@@ -154,11 +154,7 @@ class Evaluated:
                 "the graph is freed: call backward(variances=True) to ask for components' variances of these layers"
             )
         else:
-            running = RunningVariance(self._graph.parameters)
-            for rows in self._graph.per_sample_gradients():
-                running.add(rows)
-            found = dict(zip(map(id, self._graph.parameters), running.variances(), strict=True))
-            found = {place: found[id(p)] for place, p in enumerate(self.parameters) if id(p) in found}
+            found = self._graph.variances()
         return [
             found[place] if place in found else torch.zeros_like(p, requires_grad=False)
             for place, p in enumerate(self.parameters)

@@ -64,10 +64,26 @@ class Graph:
                 )
                 return self._one_by_one(directions)
 
-    def per_sample_gradients(self) -> Iterator[list[Tensor]]:
-        """Yield per-sample gradients in chunks, one tensor for each parameter that requires a gradient."""
+    def variances(self) -> dict[int, Tensor]:
+        """Return the variance of each component of the mean gradient, by the indices of the parameters.
+
+        Mean and sum of squared deviations are updated by chunks of samples.
+        """
+        count = 0
+        means = [torch.zeros_like(parameter, requires_grad=False) for parameter in self.parameters]
+        squares = [torch.zeros_like(mean) for mean in means]
         with self._in_place(), _without_hooks(self.parameters):
-            yield from self._rows()
+            for chunk in self._rows():
+                new = len(chunk[0])
+                total = count + new
+                for mean, square, rows in zip(means, squares, chunk, strict=True):
+                    centre = rows.mean(dim=0)
+                    moved = centre - mean
+                    square += (rows - centre).square_().sum(dim=0)
+                    square.addcmul_(moved, moved, value=count * new / total)
+                    mean.add_(moved, alpha=new / total)
+                count = total
+        return {place: square / (count * (count - 1)) for place, square in zip(self._ours, squares, strict=True)}
 
     def _twice(self, directions: Sequence[Tensor] | None) -> Tensor:
         with torch.enable_grad():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 import torch
 from torch import Tensor
@@ -44,28 +43,3 @@ def too_few_samples(losses: Tensor) -> ValueError:
         f"losses must have at least 2 samples (the variance of a mean is estimated from how samples differ), got shape "
         f"{tuple(losses.shape)}; use larger batches (drop_last=True in a DataLoader), or a search of slopes only"
     )
-
-
-class RunningVariance:
-    """Running mean and sum of squared deviations of per-sample tensors that are added in chunks."""
-
-    def __init__(self, like: Sequence[Tensor]) -> None:
-        self.count = 0
-        self.means = [torch.zeros_like(tensor, requires_grad=False) for tensor in like]
-        self.squares = [torch.zeros_like(tensor, requires_grad=False) for tensor in like]
-
-    def add(self, chunk: Sequence[Tensor]) -> None:
-        """Add samples; the first dimension of each tensor counts them."""
-        new = chunk[0].shape[0]
-        total = self.count + new
-        for mean, squares, rows in zip(self.means, self.squares, chunk, strict=True):
-            centre = rows.mean(dim=0)
-            moved = centre - mean
-            squares += (rows - centre).square_().sum(dim=0)
-            squares.addcmul_(moved, moved, value=self.count * new / total)
-            mean.add_(moved, alpha=new / total)
-        self.count = total
-
-    def variances(self) -> list[Tensor]:
-        """Return the variances of the means."""
-        return [squares / (self.count * (self.count - 1)) for squares in self.squares]
