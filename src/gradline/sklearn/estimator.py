@@ -23,7 +23,7 @@ from torch.optim import Optimizer
 
 from gradline.searches import Angle
 from gradline.searches.arguments import require
-from gradline.sklearn.training import ACTIVATIONS, Patience, Samples, Training, Weights
+from gradline.sklearn.training import ACTIVATIONS, Samples, Training, Weights
 
 BATCH = 200
 """Largest batch size of `batch_size="auto"`."""
@@ -151,13 +151,13 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         training = self._training(X, targets, weights)
         self._resume(training, incremental=incremental)
         scores: list[float] = []
-        patience = Patience(self.tol, self.n_iter_no_change)
+        lowest, waited = math.inf, 0  # the lowest loss, and the number of passes in a row that did not improve it
         best: tuple[Weights, dict[str, Any]] | None = None  # what to keep, and the state from which training goes on
         self.n_iter_ = 0
         self.best_loss_ = math.inf
         passes = 1 if incremental else self.max_iter
         try:
-            while self.n_iter_ < passes and not patience.ended:
+            while self.n_iter_ < passes and waited <= self.n_iter_no_change:
                 training.go()
                 with training.optimizer.eval():
                     seen = loss = training.loss()
@@ -171,8 +171,9 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
                     if judged is not None:
                         scores.append(self._judge(training.network, *judged))
                         seen = -scores[-1]
-                    if patience.note(seen):
-                        best = Weights.of(training.network), training.state()
+                    waited = 0 if seen <= lowest - self.tol else waited + 1  # NaN does not improve
+                    if seen < lowest:
+                        lowest, best = seen, (Weights.of(training.network), training.state())
         except KeyboardInterrupt:
             warnings.warn("Training interrupted by user.", stacklevel=4)
         self.steps_ += training.steps
@@ -184,8 +185,8 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._optimizer_state = (self._method(), state)
         if judged is not None:
             self.validation_scores_ = (self.validation_scores_ or []) + scores
-            self.best_validation_score_ = -patience.best
-        self._tell_end(patience, incremental=incremental)
+            self.best_validation_score_ = -lowest
+        self._tell_end(ended=waited > self.n_iter_no_change, incremental=incremental)
 
     def _training(self, X: Any, targets: Any, weights: Any) -> Training:
         samples, size = X.shape[0], self.batch_size
@@ -240,8 +241,8 @@ class LineSearchEstimator(BaseEstimator, ABC):  # type: ignore[misc]
         self._say(f"Validation score: {score:f}")
         return score
 
-    def _tell_end(self, patience: Patience, *, incremental: bool) -> None:
-        if patience.ended:
+    def _tell_end(self, *, ended: bool, incremental: bool) -> None:
+        if ended:
             what = "Validation score" if self.early_stopping else "Training loss"
             self._say(f"{what} did not improve by {self.tol:g} in {self.n_iter_no_change} passes in a row. Stopping.")
         elif self.n_iter_ == self.max_iter and not incremental:

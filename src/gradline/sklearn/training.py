@@ -1,4 +1,4 @@
-"""Train a perceptron: weights as numpy arrays, to store and to predict with, samples, passes, and when to stop."""
+"""Train a perceptron: weights as numpy arrays, to store and to predict with, samples and passes."""
 
 from __future__ import annotations
 
@@ -188,25 +188,3 @@ def _optimizer(network: nn.Module, search: Search[Any, Any], direction: Any) -> 
     if isinstance(search, searches.Angle) and direction is None:
         return Angle(network.parameters(), weight_decay=0.0, **dataclasses.asdict(search))  # `alpha` is the decay
     return LineSearchOptimizer(network.parameters(), search, direction=direction)
-
-
-class Patience:
-    """Tracks the lowest loss and the number of passes in a row that did not improve it by `tol`."""
-
-    def __init__(self, tol: float, passes: float) -> None:
-        self.tol = tol
-        self.passes = passes
-        self.best = math.inf
-        self.waited = 0
-
-    def note(self, seen: float) -> bool:
-        """Record a loss and return whether it is the lowest so far."""
-        self.waited = 0 if seen <= self.best - self.tol else self.waited + 1  # NaN does not improve
-        better = seen < self.best
-        self.best = seen if better else self.best
-        return better
-
-    @property
-    def ended(self) -> bool:
-        """Whether more than `passes` passes in a row brought no improvement."""
-        return self.waited > self.passes
