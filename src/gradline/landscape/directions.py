@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gradline.torch.measuring import widest
-from gradline.torch.snapshot import Snapshot, trainable
+from gradline.torch.snapshot import Snapshot
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +76,7 @@ class Point(Snapshot):
     """Snapshot of everything that an evaluation changes: trainable parameters, with their names, and buffers."""
 
     def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
-        modules, found = trainable(model)
-        super().__init__(list(found.values()), modules)
-        self.names = list(found)
+        super().__init__(model)
         self.weights = sum(parameter.numel() for parameter in self.parameters)
 
     def go(self, moves: Sequence[tuple[float, Sequence[Tensor]]]) -> None:

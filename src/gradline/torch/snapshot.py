@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -24,13 +24,18 @@ def seed_generators(seed: int) -> None:
 
 
 class Snapshot:
-    """Copies of some parameters and of the buffers of some modules.
+    """Copies of the trainable parameters and of the buffers of a model, or of a list of parameters.
 
     They are restored through `.data`, so that graphs still waiting for their backward pass remain valid.
     """
 
-    def __init__(self, parameters: Sequence[Tensor], modules: Iterable[nn.Module] = ()) -> None:
-        self.parameters, self.modules = list(parameters), list(modules)
+    def __init__(self, model: nn.Module | Iterable[Tensor]) -> None:
+        named = _named(model)
+        self.names = [name for name, parameter in named if parameter.requires_grad]
+        self.parameters = [parameter for _, parameter in named if parameter.requires_grad]
+        if not self.parameters:
+            raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
+        self.modules = list(model.modules()) if isinstance(model, nn.Module) else []
         self.values = [parameter.detach().clone() for parameter in self.parameters]
         self._buffers = [
             (module, name, buffer, buffer.detach().clone())
@@ -93,22 +98,15 @@ class Noise:
             torch.get_device_module(device).set_rng_state(state, device)
 
 
-def trainable(model: Any) -> tuple[list[nn.Module], dict[str, Tensor]]:
-    """Return all modules of a model (none of a list of parameters), and the parameters that require a gradient."""
+def _named(model: Any) -> list[tuple[str, Tensor]]:
+    """Return the parameters of a model by name, or those of a list by index."""
     if isinstance(model, Tensor):
         raise TypeError("model must be a module or a list of parameters, got one tensor: write [parameter]")
-    named: list[tuple[str, Any]]
-    if isinstance(model, nn.Module):
-        modules, named = list(model.modules()), list(model.named_parameters())
-    else:
-        try:
-            modules, named = [], [(str(place), parameter) for place, parameter in enumerate(model)]
-        except TypeError:
-            raise TypeError(f"model must be a module or its parameters, got {type(model).__name__}") from None
+    try:
+        named = list(model.named_parameters() if isinstance(model, nn.Module) else enumerate(model))
+    except TypeError:
+        raise TypeError(f"model must be a module or its parameters, got {type(model).__name__}") from None
     for _, one in named:
         if not isinstance(one, Tensor):
             raise TypeError(f"model must be a module or its parameters, got a {type(one).__name__} among them")
-    found = {name: parameter for name, parameter in named if parameter.requires_grad}
-    if not found:
-        raise ValueError("model must have a parameter that requires a gradient (it is what moves), got none")
-    return modules, found
+    return [(str(name), parameter) for name, parameter in named]

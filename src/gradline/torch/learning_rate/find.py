@@ -17,7 +17,7 @@ from gradline.torch.batches import Batches, endless, unchanged
 from gradline.torch.direction import DirectionFactory
 from gradline.torch.learning_rate.recorder import StepRecorder
 from gradline.torch.optimizer import LineSearchOptimizer
-from gradline.torch.snapshot import Snapshot, trainable
+from gradline.torch.snapshot import Snapshot
 
 PATIENCE = 2.0
 """Seconds before a progress bar is shown."""
@@ -80,8 +80,7 @@ def find_lr(
     Returns:
         The recorded steps: `.fixed()` is a learning rate, `.schedule(optimizer)` a schedule.
     """
-    modules, found = trainable(model)
-    parameters = list(found.values())
+    place = Snapshot(model)
     if not callable(loss):
         raise TypeError(f"loss must be a function that returns the loss of a batch, got {loss!r}")
     if type(evaluations) is not int or evaluations < 1:
@@ -90,8 +89,8 @@ def find_lr(
     hidden = {"disable": None, "delay": PATIENCE} if progress is None else {}  # None: disabled if there is no terminal
     options = {"total": evaluations, "desc": "finding the learning rate", "unit": "evaluation", "leave": False}
     bar = progress_bar(progress, **options, **hidden)
-    with _restored(modules, parameters, batches), bar or nullcontext():
-        optimizer = LineSearchOptimizer(parameters, GolsI() if search is None else search, direction=direction)
+    with _restored(place, batches), bar or nullcontext():
+        optimizer = LineSearchOptimizer(place.parameters, GolsI() if search is None else search, direction=direction)
         if optimizer.per_sample:
             raise ValueError(
                 f"search must observe slopes or values (the loss is one number here, without variances), got {search!r}"
@@ -120,11 +119,11 @@ def find_lr(
 
 
 @contextmanager
-def _restored(modules: list[nn.Module], parameters: list[Tensor], batches: Any) -> Iterator[None]:
+def _restored(place: Snapshot, batches: Any) -> Iterator[None]:
     """Context manager that restores what `Snapshot.visited` does, and the position or the generators of the batches."""
     position = batches.state_dict() if isinstance(batches, Batches) else None
     loader = unchanged(batches) if isinstance(batches, DataLoader) else nullcontext()
-    with Snapshot(parameters, modules).visited(), loader:
+    with place.visited(), loader:
         try:
             yield
         finally:
