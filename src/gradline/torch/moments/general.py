@@ -106,11 +106,15 @@ class Graph:
 
     def _one_by_one(self, directions: Sequence[Tensor] | None) -> Tensor:
         if directions is None:
-            mean = torch.full_like(self.losses, 1.0 / len(self.losses))
-            along = self._gradients(mean)
+            along = self._gradients(torch.full_like(self.losses, 1.0 / len(self.losses)))
         else:
             along = [directions[place] for place in self._ours]
-        return torch.cat([_products(rows, along) for rows in self._rows()])
+        slopes = []
+        for chunk in self._rows():
+            pairs = zip(chunk, along, strict=True)
+            parts = [rows.reshape(len(rows), -1) @ direction.reshape(-1) for rows, direction in pairs]
+            slopes.append(torch.stack(parts).sum(dim=0))
+        return torch.cat(slopes)
 
     def _rows(self) -> Iterator[list[Tensor]]:
         size = len(self.losses)
@@ -178,11 +182,6 @@ class Graph:
     @torch.no_grad()
     def _fingerprint(self) -> list[Tensor]:
         return [number for p in self.parameters for number in (p.sum(), torch.linalg.vector_norm(p))]
-
-
-def _products(rows: Sequence[Tensor], along: Sequence[Tensor]) -> Tensor:
-    parts = [row.reshape(len(row), -1) @ direction.reshape(-1) for row, direction in zip(rows, along, strict=True)]
-    return torch.stack(parts).sum(dim=0)
 
 
 @contextmanager
