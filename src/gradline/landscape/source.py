@@ -19,7 +19,7 @@ from torch.utils.data import DataLoader
 
 from gradline.searches.arguments import require
 from gradline.torch import batches
-from gradline.torch.batches import Batches, _check_tensors, _loader_epoch, unchanged
+from gradline.torch.batches import Batches, check_tensors, loader_epoch, unchanged
 
 Index = NDArray[np.int64]
 
@@ -28,7 +28,8 @@ class Tensors:
     """Data source whose samples are rows of tensors of equal length."""
 
     def __init__(self, tensors: tuple[Tensor, ...], chunk: int | None) -> None:
-        self.tensors, self.samples = tensors, _check_tensors(tensors)
+        self.tensors = tensors
+        self.samples = check_tensors(tensors, "data", ", one DataLoader or gradline.batches")
         self.chunk = self.samples if chunk is None else chunk
         self.unchanged = nullcontext
 
@@ -72,7 +73,7 @@ class Loader:
     def pieces(self, numbers: Index | None = None) -> Iterator[tuple[Any, Index]]:
         """Yield all samples, one batch at a time, with their indices."""
         start = 0
-        for batch in _loader_epoch(self.loader, self.seed, 0):
+        for batch in loader_epoch(self.loader, self.seed, 0):
             size = length(batch)
             yield batch, np.arange(start, start + size)
             start += size
@@ -101,9 +102,6 @@ def source_of(data: Any, batch_size: int | None, chunk: int | None, seed: int) -
         if chunk is not None:
             raise ValueError(f"chunk must not be given with a DataLoader (its batches are the chunks), got {chunk}")
         return Loader(parts[0], seed), batch_size
-    if not parts or not all(isinstance(part, Tensor) and part.ndim for part in parts):
-        kinds = ", ".join(type(part).__name__ for part in parts) or "nothing"
-        raise TypeError(f"data must be tensors of samples, one DataLoader or gradline.batches, got {kinds}")
     return Tensors(parts, chunk), batch_size
 
 

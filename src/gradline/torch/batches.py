@@ -67,7 +67,7 @@ def full(*source: Any) -> Batches:
     if len(source) == 1 and isinstance(source[0], DataLoader):
         whole = _join(list(source[0]))
     else:
-        _check_tensors(source)
+        check_tensors(source)
         whole = source
     return Batches(lambda *_: iter((whole,)), keep=True, source=source)
 
@@ -243,21 +243,22 @@ def _drawn(source: tuple[Any, ...], batch_size: int | None, seed: int | None, *,
             raise ValueError(f"batch_size must not be given with a DataLoader (it has its own), got {batch_size!r}")
         loader = source[0]
         sizes = [len(loader)] if hasattr(loader.sampler, "__len__") else []
-        return Batches(partial(_loader_epoch, loader), keep=keep, source=source, seed=seed, sizes=sizes)
-    samples = _check_tensors(source)
+        return Batches(partial(loader_epoch, loader), keep=keep, source=source, seed=seed, sizes=sizes)
+    samples = check_tensors(source)
     if not isinstance(batch_size, int) or not 1 <= batch_size <= samples:
         raise ValueError(f"batch_size must be between 1 and the number of samples, {samples}, got {batch_size!r}")
     epoch = partial(_tensor_epoch, source, batch_size)
     return Batches(epoch, keep=keep, source=source, batch_size=batch_size, seed=seed, sizes=[samples, batch_size])
 
 
-def _check_tensors(source: tuple[Any, ...]) -> int:
+def check_tensors(source: tuple[Any, ...], name: str = "source", other: str = " or one DataLoader") -> int:
+    """Return the number of samples in tensors; raise an error for others than tensors of equal length."""
     if not source or not all(isinstance(part, Tensor) and part.ndim for part in source):
         kinds = ", ".join(type(part).__name__ for part in source) or "nothing"
-        raise TypeError(f"source must be tensors of samples or one DataLoader, got {kinds}")
+        raise TypeError(f"{name} must be tensors of samples{other}, got {kinds}")
     lengths = [len(part) for part in source]
     if len(set(lengths)) != 1 or lengths[0] == 0:
-        raise ValueError(f"source must be tensors of equal length (a sample is a row of each), got lengths {lengths}")
+        raise ValueError(f"{name} must be tensors of equal length (a sample is a row of each), got lengths {lengths}")
     return lengths[0]
 
 
@@ -269,7 +270,7 @@ def _tensor_epoch(tensors: tuple[Tensor, ...], batch_size: int, seed: int, _epoc
         yield tuple(tensor[chosen.to(tensor.device)] for tensor in tensors)
 
 
-def _loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[Any]:
+def loader_epoch(loader: DataLoader[Any], seed: int, epoch: int) -> Iterator[Any]:
     """Yield the batches of one epoch of a loader, all random draws seeded; the global generator is not changed.
 
     torch's samplers shuffle by their own generator if they have one, and the loader seeds its workers by its own. Other
