@@ -174,10 +174,10 @@ class Scan:
             Value and slope (first axis) of all data, if `full`, and of each mini-batch, at each point (last axis).
         """
         bar = progress_bar(self.progress, iterable=points, total=count, unit="point")
+        see = self._from_samples if self.by_sample else self._from_batches
         seen = []
         for moves, along in points if bar is None else bar:
             self.place.go(moves)
-            see = self._from_samples if self.by_sample else self._from_batches
             seen.append(see(draw(), along, full=full))
         return np.stack(seen).transpose(2, 1, 0)
 
