@@ -108,7 +108,8 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
 
     def predict(self, X: Any) -> Any:
         """Return the most probable class of each sample; for multilabel targets, labels of probability above 1/2."""
-        return self._binarizer.inverse_transform(self.decision_function(X), threshold=0.0)
+        outputs = self.decision_function(X)
+        return self._binarizer.inverse_transform(outputs, threshold=0.0)
 
     def predict_proba(self, X: Any) -> Any:
         """Return the probability of each class (or label), in the order of `classes_`."""
