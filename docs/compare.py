@@ -20,12 +20,14 @@ from matplotlib import rc_context
 from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-from gradline.lab.figures import compare_lines, style, train_questions
+from gradline.lab.figures import FIGURES, style
+from gradline.lab.figures.compare_losses import draw_losses, loss_panels
+from gradline.lab.figures.train_questions import compute_data
 from gradline.lab.findings import reading
+from gradline.lab.findings.cases import OURS, Case, MethodRuns
 from gradline.lab.findings.comparison import FLOOR, OWN, Comparison, compare
-from gradline.lab.findings.measures import Spread
 from gradline.lab.findings.packed import Packed
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, Case, CaseMethod, TrainingCases, trained
+from gradline.lab.findings.training import CLOSE, UNTOUCHED, TrainingCases, trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 from gradline.lab.report.tables import Table, scores_table, times, versus_table
@@ -80,7 +82,7 @@ def facts(packed: Packed, known: Comparison) -> str:
     seconds = sum(run.last("seconds") for run in runs)
     torch = sorted({run.versions["torch"] for run in runs if "torch" in run.versions})
     problems = len({run.problem for run in runs})
-    solved = {row.setting for row in known.rows if math.isfinite(row.to_target.median)}
+    solved = [case for case in known.cases if any(math.isfinite(one) for one in _to_target(case).values())]
     return (
         f"{plural(len(runs), 'run')}, {count(evaluations)} evaluations, {duration(seconds)} of training: "
         f"{plural(problems, 'problem')} in {plural(len(known.settings), 'setting')} of problem and batch size, "
@@ -184,33 +186,39 @@ def _indented(text: str) -> str:
 def winners(packed: Packed, known: Comparison) -> str:
     """Who ends lowest in each setting, and how far gradline's best is behind; and who reaches the target first."""
     rows, sizes = [], sizes_of(known)
-    for setting in sorted(known.settings, key=lambda setting: setting.held_out):
-        lines = [row for row in known.rows if row.setting == setting.name]
-        own = [row for row in lines if row.method in OWN]
-        first = min(lines, key=lambda row: row.to_target.median)
+    for case in sorted(known.cases, key=lambda case: case.setting.held_out):
+        losses = {entry.method: number(entry.at_budget("train_loss").median) for entry in case.ranked}
+        lowest = next(iter(losses))
+        own = next((name for name in losses if name in OWN), None)
+        needed = _to_target(case)
+        first = min(needed, key=lambda name: needed[name])
+        solved = math.isfinite(needed[first])
         rows.append(
             [
-                f"`{setting.name}`",
-                sizes[setting.name],
-                name_of(lines[0].method),
-                number(lines[0].train_loss.median),
-                *([name_of(own[0].method), number(own[0].train_loss.median)] if own else ["-", "-"]),
-                name_of(first.method) if math.isfinite(first.to_target.median) else "nobody",
-                count(first.to_target.median) if math.isfinite(first.to_target.median) else "-",
+                f"`{case.setting.name}`",
+                sizes[case.setting.name],
+                *(name_of(lowest), losses[lowest]),
+                *((name_of(own), losses[own]) if own else ("-", "-")),
+                *((name_of(first), count(needed[first])) if solved else ("nobody", "-")),
             ]
         )
     head = ["setting", "batches", "lowest loss", "", "gradline's lowest", "", "first at the target", "evaluations"]
     return table(head, rows, words=(0, 1, 2, 4, 6))
 
 
+def _to_target(case: Case) -> dict[str, float]:
+    """Evaluations of the median seed to the target, by method, the lowest loss first."""
+    return {entry.method: case.to_target(entry).median for entry in case.ranked}
+
+
 def beaten(packed: Packed, known: Comparison) -> str:
     """Where `gradline.Angle` is beaten by methods without a learning rate, by more than what seeds do."""
-    names = {row.method for row in known.rows} - {"angle", "angle-adam"}
-    free = {name for name in names if not name.endswith((" best", " median"))}  # those are of grids
     rows, sizes = [], sizes_of(known)
-    for setting in sorted(known.settings, key=lambda setting: setting.held_out):
-        lines = {row.method: row.train_loss for row in known.rows if row.setting == setting.name}
-        cells = [f"`{setting.name}`", sizes[setting.name]]
+    for case in sorted(known.cases, key=lambda case: case.setting.held_out):
+        lines = {entry.method: entry.at_budget("train_loss") for entry in case.ranked}
+        names = lines.keys() - {"angle", "angle-adam"}
+        free = {name for name in names if not name.endswith((" best", " median"))}  # those are of grids
+        cells = [f"`{case.setting.name}`", sizes[case.setting.name]]
         for method in ("angle", "angle-adam"):
             losses = lines[method]
             best = max(losses.best, FLOOR)
@@ -250,8 +258,10 @@ def costs(packed: Packed, known: Comparison) -> str:
     """Memory, and evaluations of a step (medians over settings)."""
     rows = []
     for score in known.scores():
-        of_method = [row for row in known.rows if row.method == score.method]
-        evaluations = _median(row.step_cost / row.evaluation_cost for row in of_method)
+        of_method = [(case, case.entries[score.method]) for case in known.cases if score.method in case.entries]
+        evaluations = _median(
+            case.cost(entry, "iterations") / case.cost(entry, "evaluations") for case, entry in of_method
+        )
         copies = packed.memory.get(score.method, packed.memory.get(score.method.rsplit(" ", 1)[0], math.nan))
         memory = copies if isinstance(copies, str) else "-" if math.isnan(copies) else f"{copies:.0f}"
         rows.append([name_of(score.method), memory, f"{evaluations:.1f}"])
@@ -295,6 +305,11 @@ def train_quality(packed: Packed, training: TrainingCases) -> str:
     return tabs({title: _marked(versus_table(part)) for title, part in parts if part.cases})
 
 
+def _span(entry: MethodRuns) -> str:
+    losses = entry.validation_loss
+    return f"{number(losses.median)} ({number(losses.best)} to {number(losses.worst)})"
+
+
 def train_cases(packed: Packed, training: TrainingCases) -> str:
     """Losses in each case: ours, what one gets by tuning, and Adam untouched."""
     rows = []
@@ -303,34 +318,28 @@ def train_cases(packed: Packed, training: TrainingCases) -> str:
         cells = [f"`{case.name}`", "held out" if case.setting.held_out else "tuning"]
         for name in (OURS, UNTOUCHED):
             entry = case.entries.get(name)
-            cells += (
-                ["-", "-"] if entry is None else [_span(entry.validation_loss), number(entry.final("test_loss").median)]
-            )
+            cells += ["-", "-"] if entry is None else [_span(entry), number(entry.final("test_loss").median)]
         if tuned is None:
             cells += ["-", "-", "-"]
         else:
             edge = ", at the edge" if at_edge(tuned) else ""
             chosen = f"`{tuned.chosen}` of {len(tuned.candidates)}{edge}"
-            cells += [_span(tuned.validation_loss), number(tuned.final("test_loss").median), chosen]
+            cells += [_span(tuned), number(tuned.final("test_loss").median), chosen]
         rows.append(cells)
     head = ["case", "for", OURS, "test", UNTOUCHED, "test", "best tuned", "test", "which"]
     return table(head, rows, words=(0, 1, 8))
 
 
-def at_edge(entry: CaseMethod) -> bool:
+def at_edge(entry: MethodRuns) -> bool:
     """Whether the chosen learning rate is the lowest or the highest that was tried with its schedule."""
     schedule, _, rate = (entry.chosen or "").rpartition("-")
     rates = [float(run.method.rpartition("-")[2]) for run in entry.candidates if run.method.startswith(schedule)]
     return float(rate) in (min(rates), max(rates))
 
 
-def _span(values: Spread) -> str:
-    return f"{number(values.median)} ({number(values.best)} to {number(values.worst)})"
-
-
 def train_compute(packed: Packed, training: TrainingCases) -> str:
     """Evaluations to the target, with and without tuning."""
-    found = train_questions.compute_data(training)
+    found = compute_data(training)
     reached = [spent for spent in found if spent.reached]
     savings = sorted(spent.tuned / spent.ours for spent in reached)
     middle = savings[len(savings) // 2] if savings else math.nan
@@ -363,9 +372,7 @@ def train_limits(packed: Packed, training: TrainingCases) -> str:
         by = [entry for entry in case.untuned() if entry.validation_loss.worst < ours.validation_loss.best]
         if by:
             lower = ", ".join(f"{name_of(entry.method)} {number(entry.validation_loss.median)}" for entry in by[:3])
-            rows.append(
-                [f"`{case.name}`", _span(ours.validation_loss), lower + (f" and {len(by) - 3} more" if by[3:] else "")]
-            )
+            rows.append([f"`{case.name}`", _span(ours), lower + (f" and {len(by) - 3} more" if by[3:] else "")])
     known = [case for case in training.cases if OURS in case.entries]
     behind = [case for case in known if UNTOUCHED in case.entries and case.ratio(OURS, UNTOUCHED).median > CLOSE]
     text = (
@@ -409,20 +416,22 @@ def filled_training(text: str, packed: Packed, training: TrainingCases) -> str:
 # ---- Pictures ----
 
 
-def pictures(known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
+def pictures(packed: Packed, known: Comparison) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture, in the inks of a page."""
-    lines = known.drawn
-    found = {f"compare-{name}": draw for name, draw in compare_lines.drawings(known).items()}
+    found = _figures(packed, "compare_heat", "compare_profile")
     for name, held_out in (("tuning", False), ("held-out", True)):
-        settings = names_of(known, held_out=held_out)
-        losses = compare_lines.losses_data(known.table, settings, lines, targets=known.targets, points=POINTS)
-        found[f"compare-{name}"] = partial(compare_lines.draw_losses, losses)
+        cases = known.part(names_of(known, held_out=held_out))
+        found[f"compare-{name}"] = partial(draw_losses, loss_panels(cases, known.drawn, points=POINTS))
     return found
 
 
-def training_pictures(training: TrainingCases) -> dict[str, Callable[[Inks], Figure]]:
+def training_pictures(packed: Packed) -> dict[str, Callable[[Inks], Figure]]:
     """What draws each picture of the study `train`, in the inks of a page."""
-    return {f"train-{name}": draw for name, draw in train_questions.drawings(training).items()}
+    return _figures(packed, "train_quality", "train_compute", "train_limits")
+
+
+def _figures(packed: Packed, *names: str) -> dict[str, Callable[[Inks], Figure]]:
+    return {name.replace("_", "-"): partial(FIGURES[name].draw, FIGURES[name].data(packed.runs)) for name in names}
 
 
 def names() -> Iterator[str]:
@@ -435,9 +444,8 @@ def names() -> Iterator[str]:
 
 def make(folder: Path) -> None:
     """Write all pictures."""
-    _, known = read()
-    _, training = read_training()
-    for name, draw in (pictures(known) | training_pictures(training)).items():
+    training, _ = read_training()
+    for name, draw in (pictures(*read()) | training_pictures(training)).items():
         for ending, inks in (("", LIGHT), ("-dark", DARK)):
             style.save(draw(inks), folder / f"{name}{ending}", files=(".svg",), transparent=True)
 

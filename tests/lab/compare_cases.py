@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gradline.lab.engines.ordinary import Ordinary
+from gradline.lab.findings.comparison import Comparison
 from gradline.lab.findings.traces import PACKED_POINTS, thin
 from gradline.lab.jobs.result import COLUMNS, Result, Status
 from gradline.lab.jobs.runs import Run
@@ -18,6 +19,7 @@ from gradline.lab.methods.objective import Objective
 from gradline.lab.problems import Built
 from gradline.lab.problems.sampling import Batches, Purpose
 from gradline.lab.problems.task import Measured, Task
+from gradline.lab.studies import Setting
 
 NAN = float("nan")
 
@@ -97,3 +99,14 @@ def trace(method, losses, *, seed=0, problem="tiny", thirds=None, seconds=1.0, *
         test_error=2.0 * np.array(losses, float),
         **about,
     )
+
+
+def cases_of(traces, target=None):
+    """The cases of traces, each method as it is in a comparison, with one target for all settings."""
+    runs = sorted(traces, key=lambda one: one.seed)
+    first = {one.setting: one.run for one in runs}
+    settings = [
+        Setting(problem=one.problem, batch_size=one.batch_size, budget=one.budget, target=target)
+        for one in first.values()
+    ]
+    return Comparison(tuple(runs), tuple(settings)).cases

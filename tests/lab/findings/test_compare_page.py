@@ -13,9 +13,10 @@ import pytest
 from lab.compare_cases import trace
 
 from gradline.lab import studies
+from gradline.lab.findings.cases import MethodRuns
 from gradline.lab.findings.comparison import DRAWN, LIMIT, compare
 from gradline.lab.findings.packed import pack
-from gradline.lab.findings.training import CaseMethod, trained
+from gradline.lab.findings.training import trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS
 
@@ -139,7 +140,7 @@ def test_runs_that_the_code_does_not_know_any_more_are_told(program, found, tmp_
 
 
 def test_the_pictures_are_those_that_the_page_shows(program, found, training, page):
-    drawn = program.pictures(found[1]) | program.training_pictures(training[1])
+    drawn = program.pictures(*found) | program.training_pictures(training[0])
     made = {f"{name}{ending}.svg" for name in drawn for ending in ("", "-dark")}
     assert made == set(program.names()) == set(re.findall(r"pictures/((?:compare|train)-[a-z-]+\.svg)", page))
 
@@ -171,7 +172,7 @@ def test_every_case_of_training_is_on_the_page_with_what_was_chosen(training, pa
 
 def test_the_edge_of_a_grid_is_told(program):
     rates = ("adamw-cosine-0.001", "adamw-cosine-0.003", "adamw-cosine-0.01", "adamw-constant-0.1")
-    entry = CaseMethod("adamw-tuned", (), None, tuple(trace(name, [1.0], seed=1000) for name in rates))
+    entry = MethodRuns("adamw-tuned", (), None, tuple(trace(name, [1.0], seed=1000) for name in rates))
     assert program.at_edge(replace(entry, chosen="adamw-cosine-0.01"))
     assert not program.at_edge(replace(entry, chosen="adamw-cosine-0.003"))
 

@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from lab.compare_cases import trace
+from lab.compare_cases import cases_of, trace
 
 from gradline.lab import studies
-from gradline.lab.figures.compare_heat import draw_heat, heat_data
-from gradline.lab.figures.compare_lines import apart
+from gradline.lab.figures import compare_heat
+from gradline.lab.figures.compare_profile import apart
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import FLOOR, OWN, compare, decades
-from gradline.lab.findings.measures import tabulate
 from gradline.lab.jobs.result import Status
 from gradline.plot.inks import DARK
 
@@ -83,21 +82,21 @@ def test_scores_are_geometric_means_with_a_limit(known):
 def test_a_loss_below_the_floor_is_as_good_as_any_other_there():
     losses = {"a": FLOOR / 1e9, "b": FLOOR, "c": 100 * FLOOR}
     elsewhere = trace("d", [1.0, 1.0], problem="other")
-    table = tabulate([*(trace(name, [1.0, loss]) for name, loss in losses.items()), elsewhere])
-    np.testing.assert_allclose(decades(table)["tiny/5"], [0.0, 0.0, 2.0, math.nan])
+    cases = cases_of([*(trace(name, [1.0, loss]) for name, loss in losses.items()), elsewhere])
+    np.testing.assert_allclose(decades(cases)["tiny/5"], [0.0, 0.0, 2.0, math.nan])
 
 
 def test_where_all_fail_nobody_is_the_best():
-    table = tabulate([trace("a", [1.0], status=Status.FAILED), trace("b", [1.0], status=Status.FAILED)])
-    assert decades(table)["tiny/5"].tolist() == [math.inf, math.inf]
+    cases = cases_of([trace("a", [1.0], status=Status.FAILED), trace("b", [1.0], status=Status.FAILED)])
+    assert decades(cases)["tiny/5"].tolist() == [math.inf, math.inf]
 
 
 def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
-    data = heat_data(known)
+    data = compare_heat.heat(known)
     assert data.methods == tuple(score.method for score in known.scores())
     assert [column.held_out for column in data.columns] == [False, False, False, True]
     assert data.behind.shape == (4, 4)
-    axis = draw_heat(data, DARK).axes[0]
+    axis = compare_heat.draw(data, DARK).axes[0]
     crosses, dots = (line for line in axis.lines if line.get_marker() in "xo")
     assert (crosses.get_marker(), len(crosses.get_xdata())) == ("x", int(np.isposinf(data.behind).sum()))
     assert (dots.get_marker(), len(dots.get_xdata())) == ("o", 5)  # two share the best loss of regression/1000

@@ -7,10 +7,14 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from lab.compare_cases import trace
+from lab.compare_cases import cases_of, trace
 
-from gradline.lab.figures.compare_lines import FARTHEST, draw_losses, draw_profile, losses_data, profile_data
-from gradline.lab.findings.measures import costs, leading, ratios, rows, spread, tabulate, with_grids
+from gradline.lab.figures import compare_profile
+from gradline.lab.figures.compare_losses import draw_losses, loss_panels
+from gradline.lab.figures.compare_profile import FARTHEST, outlines
+from gradline.lab.figures.curves import TEST_ERROR
+from gradline.lab.findings.cases import spread
+from gradline.lab.findings.comparison import costs, leading, ratios
 from gradline.lab.jobs.result import Status
 
 # Evaluations to a target of 1 on problems p, q and r: a needs 2, 4 and nothing gets it there; b needs 4, 1 and 3; c 2.
@@ -19,13 +23,12 @@ COSTS = {
     "b": {"p": [9, 9, 9, 9, 1], "q": [9, 1], "r": [9, 9, 9, 1]},
     "c": {"p": [9, 9, 1], "q": [9, 9], "r": [9, 9]},
 }
-TARGETS = {"p/5": 1.0, "q/5": 1.0, "r/5": 1.0}
 
 
 @pytest.fixture
-def table():
-    return tabulate(
-        trace(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items()
+def cases():
+    return cases_of(
+        (trace(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items()), 1.0
     )
 
 
@@ -59,8 +62,8 @@ def test_the_median_of_an_even_number_is_one_of_them():
     assert spread([3.0, 1.0, 2.0]) == (2.0, 1.0, 3.0)
 
 
-def test_the_profile_is_as_computed_by_hand(table):
-    found = costs(table, TARGETS)
+def test_the_profile_is_as_computed_by_hand(cases):
+    found = costs(cases)
     assert list(found.index) == ["a", "b", "c"]
     assert list(found) == ["p/5", "q/5", "r/5"]
     np.testing.assert_array_equal(found, [[2, 4, np.inf], [4, 1, 3], [2, np.inf, np.inf]])
@@ -77,63 +80,61 @@ def test_a_target_reached_at_the_start_makes_all_of_them_the_best():
     np.testing.assert_array_equal(ratios(found), [[1.0], [1.0], [np.inf]])
 
 
-def test_only_problems_that_all_methods_ran_on_count(table):
-    del table["q/5"]["c"]
-    assert list(costs(table, TARGETS)) == ["p/5", "r/5"]
+def test_only_problems_that_all_methods_ran_on_count(cases):
+    del cases[1].entries["c"]
+    assert list(costs(cases)) == ["p/5", "r/5"]
 
 
 def test_the_worst_seed_decides_where_it_is_asked_for():
-    both = tabulate([trace("a", [9, 1]), trace("a", [9, 9, 1], seed=1), trace("a", [9, 1], seed=2)])
-    assert costs(both, {"tiny/5": 1.0}).to_numpy().tolist() == [[1.0]]
-    assert costs(both, {"tiny/5": 1.0}, worst=True).to_numpy().tolist() == [[2.0]]
+    both = cases_of([trace("a", [9, 1]), trace("a", [9, 9, 1], seed=1), trace("a", [9, 1], seed=2)], 1.0)
+    assert costs(both).to_numpy().tolist() == [[1.0]]
+    assert costs(both, worst=True).to_numpy().tolist() == [[2.0]]
 
 
 def test_best_and_median_of_a_grid_are_chosen_for_each_setting_by_the_median_seed():
     finals = {"sgd-0.1": [3.0, 3.0, 0.1], "sgd-1": [1.0, 1.0, 9.0], "sgd-10": [2.0, 2.0, 2.0]}
-    made = tabulate(
-        trace(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)
-    )
-    made["tiny/5"]["other"] = [trace("other", [9.0, 5.0])]
-    found = with_grids(made)["tiny/5"]
-    assert set(found) == {"other", "sgd best", "sgd median"}
-    assert {one.method for one in found["sgd best"]} == {"sgd-1"}
-    assert {one.method for one in found["sgd median"]} == {"sgd-10"}
+    made = [trace(name, [9.0, last], seed=seed) for name, lasts in finals.items() for seed, last in enumerate(lasts)]
+    (case,) = cases_of([*made, trace("other", [9.0, 5.0])])
+    assert set(case.entries) == {"other", "sgd best", "sgd median"}
+    assert {one.method for one in case.entries["sgd best"].runs} == {"sgd-1"}
+    assert {one.method for one in case.entries["sgd median"].runs} == {"sgd-10"}
 
 
 def test_costs_are_over_those_of_sgd():
-    made = tabulate([trace("sgd", [3.0, 2.0]), trace("x", [3.0, 2.0], thirds=[0, 6], seconds=4.0)])
-    lines = {line.method: line for line in rows(made, {"tiny/5": 2.5}, ["sgd"])}
-    assert lines["sgd"].step_cost == lines["sgd"].evaluation_cost == 1.0
-    assert (lines["x"].step_cost, lines["x"].evaluation_cost) == (4.0, 2.0)
-    assert lines["x"].to_target == (2.0, 2.0, 2.0)
-    assert math.isnan(rows(made, {"tiny/5": 2.5}, [])[0].step_cost)
+    made = [trace("sgd-1", [3.0, 2.0]), trace("x", [3.0, 2.0], thirds=[0, 6], seconds=4.0)]
+    (case,) = cases_of(made, 2.5)
+    sgd, other = case.entries["sgd best"], case.entries["x"]
+    assert case.cost(sgd, "iterations") == case.cost(sgd, "evaluations") == 1.0
+    assert (case.cost(other, "iterations"), case.cost(other, "evaluations")) == (4.0, 2.0)
+    assert case.to_target(other) == (2.0, 2.0, 2.0)
+    (case,) = cases_of(made[1:])
+    assert math.isnan(case.cost(case.entries["x"], "iterations"))
 
 
-def test_lines_are_in_order_of_the_training_loss_and_tell_failures():
-    made = tabulate([trace("x", [3.0], status=Status.FAILED, reason="no"), trace("y", [3.0, 1.0])])
-    lines = rows(made, {"tiny/5": 2.0}, [])
-    assert [line.method for line in lines] == ["y", "x"]
-    assert [line.failures for line in lines] == [(), ("no",)]
+def test_methods_are_in_order_of_the_training_loss_and_tell_failures():
+    (case,) = cases_of([trace("x", [3.0], status=Status.FAILED, reason="no"), trace("y", [3.0, 1.0])])
+    assert [entry.method for entry in case.ranked] == ["y", "x"]
+    assert [entry.failures for entry in case.ranked] == [(), ("no",)]
 
 
-def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(table):
-    found = ratios(costs(table, TARGETS))
+def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(cases):
+    found = ratios(costs(cases))
     assert leading(found, ["c", "unknown"], 2) == ["c", "b"]
     assert leading(found, [], 9) == ["b", "a", "c"]
 
 
-def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(table):
-    ((x, _),) = profile_data(table, TARGETS, ["a"]).corners.values()
+def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(cases):
+    ((x, _),) = outlines(cases, ["a"]).corners.values()
     np.testing.assert_array_equal(x, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
 
 
-def test_the_figure_of_profiles_has_the_profiles(table):
-    data = profile_data(table, TARGETS)
+def test_the_figure_of_profiles_has_the_profiles(cases):
+    data = outlines(cases, ["a", "b", "c"])
     x, shares = data.corners["a"]
     assert data.settings == 3
     np.testing.assert_array_equal(x, [1, 1, 4, FARTHEST])
     np.testing.assert_allclose(shares, [0, 1 / 3, 2 / 3, 2 / 3])
-    figure = draw_profile(data)
+    figure = compare_profile.draw(data)
     assert [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"] == [
         "a",
         "b",
@@ -143,14 +144,14 @@ def test_the_figure_of_profiles_has_the_profiles(table):
 
 
 def test_the_figure_of_losses_has_medians_and_ranges():
-    made = tabulate(
+    made = cases_of(
         [
             trace("a", [8.0, 4.0, 2.0]),
             trace("a", [8.0, 6.0, 1.0], seed=1),
             trace("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
         ]
     )
-    (panel,) = losses_data(made, ["tiny/5"], ["a"])
+    (panel,) = loss_panels(made, ["a"])
     band = panel.bands["a"]
     np.testing.assert_array_equal(band.x, np.arange(11.0))
     np.testing.assert_array_equal(band.middle[:3], [8.0, 5.0, 2.0])
@@ -162,15 +163,15 @@ def test_the_figure_of_losses_has_medians_and_ranges():
 
 def test_no_two_of_twenty_lines_look_the_same():
     names = [f"method-{place}" for place in range(20)]
-    made = tabulate(trace(name, [8.0, 4.0]) for name in names)
-    figure = draw_losses(losses_data(made, ["tiny/5"], names))
+    made = cases_of(trace(name, [8.0, 4.0]) for name in names)
+    figure = draw_losses(loss_panels(made, names))
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines}
     assert len(looks) == 20
 
 
 def test_test_errors_against_seconds_share_the_time_of_the_slowest():
-    made = tabulate([trace("a", [8.0, 4.0], seconds=1.0), trace("b", [8.0, 6.0], seconds=3.0)])
-    (panel,) = losses_data(made, ["tiny/5"], ["a", "b"], measure="test_error", against="seconds")
+    made = cases_of([trace("a", [8.0, 4.0], seconds=1.0), trace("b", [8.0, 6.0], seconds=3.0)])
+    (panel,) = loss_panels(made, ["a", "b"], measure=TEST_ERROR, against="seconds")
     quick, slow = panel.bands.values()
     assert quick.x[-1] == slow.x[-1] == 3.0
     assert quick.middle[np.searchsorted(quick.x, 1.0)] == 8.0  # twice the loss

@@ -12,7 +12,7 @@ from gradline.lab import results, summary
 from gradline.lab.cli import main
 from gradline.lab.findings import bounded
 from gradline.lab.findings.packed import Damaged, Packed, pack, unpack
-from gradline.lab.findings.reading import pack_runs, traces
+from gradline.lab.findings.reading import pack_runs, read, traces
 from gradline.lab.findings.traces import PACKED_POINTS
 from gradline.lab.jobs.result import held
 
@@ -37,7 +37,7 @@ def test_summaries_are_those_of_the_directory(store, file):
 
 def test_curves_are_those_of_the_directory_to_three_digits(store, file):
     found = {trace.key: trace for trace in traces(file)}
-    whole = {trace.key: trace for trace in traces(store, points=PACKED_POINTS)}
+    whole = {trace.key: trace for trace in read(store, points=PACKED_POINTS).runs}
     assert set(found) == set(whole)
     for key, one in found.items():
         other = whole[key]
@@ -52,9 +52,9 @@ def test_curves_are_those_of_the_directory_to_three_digits(store, file):
 
 
 def test_long_runs_are_thinned(tmp_path, store):
-    pack(Packed(tuple(traces(store, points=20))), tmp_path / "a.json.gz")
-    fine = {trace.key: trace for trace in traces(store, points=10**6)}
-    for one, whole in zip(unpack(tmp_path / "a.json.gz").runs, traces(store, points=20), strict=True):
+    pack(Packed(tuple(read(store, points=20).runs)), tmp_path / "a.json.gz")
+    fine = {trace.key: trace for trace in read(store, points=10**6).runs}
+    for one, whole in zip(unpack(tmp_path / "a.json.gz").runs, read(store, points=20).runs, strict=True):
         assert len(one.grid) == 21 >= one.rows - 2
         np.testing.assert_array_equal(one.evaluations, whole.evaluations)
         every = fine[one.key]

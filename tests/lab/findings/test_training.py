@@ -20,9 +20,10 @@ from gradline.lab.figures.train_questions import (
     limits_data,
     quality_data,
 )
+from gradline.lab.findings.cases import WORST
 from gradline.lab.findings.packed import Packed, pack, unpack
 from gradline.lab.findings.reading import known_runs
-from gradline.lab.findings.training import WORST, interval, trained
+from gradline.lab.findings.training import interval, trained
 from gradline.lab.jobs.result import Status
 from gradline.lab.methods import METHODS, Absent
 from gradline.lab.problems import PROBLEMS

@@ -21,7 +21,7 @@ from gradline.lab.report.searches import searches
 from gradline.lab.report.tables import results_table
 from gradline.lab.studies import Study
 
-OF_RUNS = {name for name, figure in FIGURES.items() if figure.needs and name != "study_today"}
+OF_RUNS = {name for name, figure in FIGURES.items() if figure.needs and not figure.compares and name != "study_today"}
 """Figures of runs; those of `today` need other packages, and are not in the small store of the tests."""
 
 

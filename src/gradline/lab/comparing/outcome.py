@@ -12,10 +12,9 @@ from typing import Any
 import numpy as np
 
 from gradline.lab.figures import style
-from gradline.lab.figures.compare_lines import draw_losses, losses_data
-from gradline.lab.findings.measures import Spread, pace, spread
+from gradline.lab.figures.compare_losses import VALIDATION_ERROR, VALIDATION_LOSS, draw_losses, loss_panels
+from gradline.lab.findings.cases import Case, MethodRuns, Spread
 from gradline.lab.findings.traces import Trace, thin
-from gradline.lab.findings.training import CaseMethod
 from gradline.lab.jobs.store import Store
 from gradline.lab.methods import METHODS, Method, Peer, SearchMethod
 from gradline.lab.report.page import template
@@ -30,14 +29,15 @@ PAGE = "report.html"
 CAPTION = "Validation loss against evaluations, a line for each method; of a grid of learning rates the best one."
 
 
-class ComparedMethod(CaseMethod):
+class ComparedMethod(MethodRuns):
     """A method: its measures at the end of training, over seeds, and its cost."""
 
     @property
     def lowest(self) -> Spread:
         """The lowest validation loss along the run, as early stopping would find it."""
-        losses = [run.columns["validation_loss"].tolist() for run in self.runs]
-        return spread(min(filter(math.isfinite, some), default=math.inf) for some in losses)
+        return self.over_seeds(
+            lambda run: min(filter(math.isfinite, run.columns["validation_loss"].tolist()), default=math.inf)
+        )
 
     @property
     def clock(self) -> float:
@@ -121,14 +121,14 @@ class Outcome:
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the table as text: its header and its rows."""
-        adam = pace(self._of("adam-0.001"))
+        adam = MethodRuns("adam-0.001", self._of("adam-0.001")).pace()
         error = ["validation error %"] if self.has_error else []
         header = ["method", "validation loss", "lowest", *error, "train loss", "time", "× Adam"]
         rows = []
         for row in self.rows:
             errors = [percent(row.validation_error.median)] if self.has_error else []
             loss, lowest = str(row.validation_loss), number(row.lowest.median)
-            cost = pace(row.runs) / adam
+            cost = row.pace() / adam
             times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
             ends = (row.failures[0], "-") if row.failures else (loss, number(row.final("train_loss").median))
             rows.append([row.method, ends[0], lowest, *errors, ends[1], *times])
@@ -174,14 +174,13 @@ def _is_angle(method: Method) -> bool:
 
 def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
-    setting, labels = found.study.settings[0].name, found.labels()
-    table = {setting: {label: list(found._of(method)) for method, label in labels.items()}}
-    measures = ["validation_loss", "validation_error"] if found.has_error else ["validation_loss"]
+    entries = {label: MethodRuns(label, found._of(method)) for method, label in found.labels().items()}
+    measures = [VALIDATION_LOSS, VALIDATION_ERROR] if found.has_error else [VALIDATION_LOSS]
     # With more places than were measured, lines would have steps.
     points = max(1, *(run.counted - 1 for run in found.runs))
-    names = list(labels.values())
-    lines = [losses_data(table, [setting], names, measure=measure, points=points) for measure in measures]
-    return draw_losses(list(chain(*lines)), inks)
+    case = Case(found.study.settings[0], entries)
+    panels = [loss_panels([case], list(entries), measure=measure, points=points) for measure in measures]
+    return draw_losses(list(chain(*panels)), inks)
 
 
 def write(found: Outcome, directory: Path) -> Path:

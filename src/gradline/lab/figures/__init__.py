@@ -9,8 +9,8 @@ figure = figure_4.draw(figure_4.data())
 assert figure_4.title and figure_4.caption
 ```
 
-Every module here that is called `figure_*`, `table_*` or `study_*` is in `FIGURES`: a new figure is one file. It has
-`ENTRIES`, or the names that `Entry.of_module` (in `gradline.lab.figures.catalogue`) reads.
+Every module called `figure_*`, `table_*`, `study_*`, `compare_*` or `train_*` is in `FIGURES`: a new figure is one
+file. It has `ENTRIES`, or the names that `Entry.of_module` (in `gradline.lab.figures.catalogue`) reads.
 
 The modules import neither torch nor matplotlib until they are asked to compute or to draw.
 """
@@ -28,10 +28,10 @@ __all__ = ["FIGURES", "Entry", "save"]
 
 
 def _found() -> dict[str, Entry]:
-    names = [name for _, name, _ in pkgutil.iter_modules(__path__) if re.match(r"figures?_\d|table_\d|study_", name)]
+    kinds = ("figure", "table", "study", "compare", "train")
+    names = [name for _, name, _ in pkgutil.iter_modules(__path__) if name.split("_")[0].removesuffix("s") in kinds]
     modules = [import_module(f"{__name__}.{name}") for name in names]
     entries = [entry for module in modules for entry in getattr(module, "ENTRIES", None) or [Entry.of_module(module)]]
-    kinds = ("figure", "table", "study")
 
     def order(entry: Entry) -> tuple[object, ...]:
         return (kinds.index(entry.name.split("_")[0]), *map(int, re.findall(r"\d+$", entry.name)), entry.name)

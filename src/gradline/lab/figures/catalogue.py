@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import ModuleType
 from typing import Any, NamedTuple
 
@@ -73,15 +74,20 @@ class Entry:
 
     @property
     def label(self) -> str:
-        """The name as people say it: figure 8, table 3, static-vs-dynamic."""
-        if self.name.startswith("study_"):
-            return self.name.removeprefix("study_").replace("_", "-")
-        return self.name.replace("_", " ")
+        """The name as people say it: figure 8, table 3, static-vs-dynamic, compare-heat."""
+        if self.name.startswith(("figure_", "table_")):
+            return self.name.replace("_", " ")
+        return self.name.removeprefix("study_").replace("_", "-")
 
     @property
     def heading(self) -> str:
         """The title, with the number in the paper if it has one."""
-        return self.title if self.name.startswith("study_") else f"{self.label.capitalize()}. {self.title}"
+        return f"{self.label.capitalize()}. {self.title}" if " " in self.label else self.title
+
+    @property
+    def compares(self) -> bool:
+        """Whether it shows runs of a comparison with other optimizers."""
+        return bool({"compare", "train"}.intersection(self.needs))
 
     def drawings(self, data: Any, **options: Any) -> dict[str, style.Figure]:
         """Return all drawings of what `data` returned, by names for files; the options are those of `draw`."""
@@ -89,3 +95,7 @@ class Entry:
             f"{self.name}_{part}" if part else self.name: self.draw(some, **options)
             for part, some in self.parts(data).items()
         }
+
+    def picture(self, data: Any) -> style.Picture:
+        """Return a picture of what `data` returned, for a page."""
+        return style.picture(self.name, self.heading, self.caption, partial(self.draw, data))

@@ -9,13 +9,22 @@ from typing import Any
 import numpy as np
 
 from gradline.lab.figures import style
+from gradline.lab.figures.curves import compared
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.comparison import Comparison, decades
+from gradline.lab.findings.reading import Source
 from gradline.lab.jobs.result import Array
 from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
 
+TITLE = "The whole comparison"
+CAPTION = (
+    "Every method (a row) in every setting of problem and batch size (a column): how far its final training loss, of "
+    "the median seed, is above the lowest that any method reached there. A dot marks the lowest one, a cross a "
+    "failure. Rows are sorted by the mean at their right end."
+)
+NEEDS = ("compare",)
 DARKEST = 4.0
 """Decades behind the best at which the colour scale ends."""
 GAMMA = 0.5
@@ -41,20 +50,25 @@ class Heat:
     """Loss of each method over the best one's (see `gradline.lab.findings.comparison.Score`)."""
 
 
-def heat_data(comparison: Comparison) -> Heat:
+def data(source: Source) -> Heat:
     """Return how far every method is behind the best one in every setting."""
-    settings = sorted(comparison.settings, key=lambda setting: setting.held_out)
-    scores = comparison.scores()
+    return heat(compared(source))
+
+
+def heat(known: Comparison) -> Heat:
+    """Return the numbers of a comparison."""
+    settings = sorted((case.setting for case in known.cases), key=lambda setting: setting.held_out)
+    scores = known.scores()
     methods = tuple(score.method for score in scores)
     return Heat(
         methods,
         tuple(settings),
-        decades(comparison.table).loc[list(methods), [setting.name for setting in settings]].to_numpy(),
+        decades(known.cases).loc[list(methods), [setting.name for setting in settings]].to_numpy(),
         np.array([score.behind for score in scores]),
     )
 
 
-def draw_heat(data: Heat, inks: Inks = LIGHT) -> style.Figure:
+def draw(data: Heat, inks: Inks = LIGHT) -> style.Figure:
     """Draw a row for each method and a column for each setting, with dots at the best and crosses at failures."""
     colours = style.matplotlib("colors")
     left = _places(data)

@@ -19,8 +19,10 @@ from numpy.typing import NDArray
 
 from gradline.lab import studies
 from gradline.lab.figures import labels
+from gradline.lab.findings.comparison import Comparison, compare
 from gradline.lab.findings.reading import Source, traces
 from gradline.lab.findings.traces import Trace
+from gradline.lab.findings.training import TrainingCases, trained
 from gradline.lab.jobs.result import Array
 
 NUGGET = 1e-4
@@ -83,6 +85,22 @@ def select(
 def missing(what: str, study: str) -> MissingRuns:
     """Return the error for a figure without runs."""
     return MissingRuns(f"{what} is left out: it needs runs of the study {study} (gradline run {study})")
+
+
+def compared(source: Source) -> Comparison:
+    """Return the comparison of the runs of a source; raises `MissingRuns`."""
+    found = compare(traces(source), studies.load("compare"))
+    if not found.runs:
+        raise missing("the figure of compare", "compare")
+    return found
+
+
+def cases_of_training(source: Source) -> TrainingCases:
+    """Return the cases of the study `train` in a source; raises `MissingRuns`."""
+    found = trained(traces(source), studies.load("train"))
+    if not found.cases:
+        raise missing("the figure of train", "train")
+    return found
 
 
 SettingKey: TypeAlias = tuple[str, str, int, str, int | None]

@@ -8,14 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 from gradline.lab.figures import style
+from gradline.lab.figures.catalogue import Entry
+from gradline.lab.figures.curves import cases_of_training, missing
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
-from gradline.lab.findings.measures import Spread
-from gradline.lab.findings.training import CLOSE, OURS, UNTOUCHED, TrainingCases
+from gradline.lab.findings.cases import OURS, Spread
+from gradline.lab.findings.reading import Source
+from gradline.lab.findings.training import CLOSE, UNTOUCHED, TrainingCases
 from gradline.plot.inks import LIGHT, Inks
 
 SHOWN = (OURS, UNTOUCHED, "schedule-free", "prodigy")
@@ -167,16 +169,6 @@ def draw_limits(data: Sequence[CaseRow], inks: Inks = LIGHT) -> style.Figure:
     return figure
 
 
-def drawings(training: TrainingCases) -> dict[str, Callable[..., style.Figure]]:
-    """Return functions that draw the figures of which there are numbers, by name; their argument is `inks`."""
-    found: dict[str, tuple[Callable[..., style.Figure], Sequence[Any]]] = {
-        "quality": (draw_quality, quality_data(training)),
-        "compute": (draw_compute, compute_data(training)),
-        "limits": (draw_limits, limits_data(training)),
-    }
-    return {name: partial(draw, data) for name, (draw, data) in found.items() if data}
-
-
 def _within(ratio: float) -> float:
     return min(max(ratio, WIDEST[0]), WIDEST[1])
 
@@ -213,3 +205,43 @@ def _aside(axis: style.Axes, place: int, text: str, inks: Inks) -> None:
     """Write text at the right end of a row."""
     look: dict[str, Any] = {"fontsize": 6.5, "va": "center", "color": inks.text, "annotation_clip": False}
     axis.annotate(plain(text), (1.01, place + 0.5), xycoords=axis.get_yaxis_transform(), **look)
+
+
+def _entry(
+    name: str, title: str, caption: str, rows: Callable[[TrainingCases], Any], draw: Callable[..., style.Figure]
+) -> Entry:
+    def data(source: Source) -> Any:
+        found = rows(cases_of_training(source))
+        if not found:
+            raise missing("the figure of train", "train")
+        return found
+
+    return Entry(name, title, caption, data, draw, needs=("train",))
+
+
+ENTRIES = (
+    _entry(
+        "train_quality",
+        "How good is it without tuning?",
+        "A row for each problem, batch size and budget: validation losses over that of the tuned method named at the "
+        "right. Left of 1 a method without tuning ends lower.",
+        quality_data,
+        draw_quality,
+    ),
+    _entry(
+        "train_compute",
+        "How much compute does that save?",
+        "Evaluations until the validation loss is as good as the tuned method's at its end, of one run, and with all "
+        "candidates of tuning.",
+        compute_data,
+        draw_compute,
+    ),
+    _entry(
+        "train_limits",
+        "Where should it not be used?",
+        "Validation loss of Angle over that of the best other method without tuning, which is named at the right; the "
+        "worst case comes first.",
+        limits_data,
+        draw_limits,
+    ),
+)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
@@ -47,7 +48,7 @@ def results(
     ```
     """
     chosen = {"problem": problem, "method": method, "batch_size": batch_size, "seed": seed, "sampling": sampling}
-    found = list(stored(directory, chosen, report))
+    found = list(stored(directory, partial(matches, chosen=chosen), report))
     if not found:
         return pd.DataFrame(columns=[*_CONFIGURATION, *COLUMNS])
     runs = _typed(pd.DataFrame([configuration(result.run) for result in found]))
@@ -91,7 +92,8 @@ def summary(
 
         rows = [run.row for run in unpack(directory).runs if matches(run.run, chosen)]
     else:
-        rows = [configuration(result.run) | summary_row(result) for result in stored(directory, chosen, report)]
+        found = stored(directory, partial(matches, chosen=chosen), report)
+        rows = [configuration(result.run) | summary_row(result) for result in found]
     return summary_frame(rows)
 
 
@@ -157,30 +159,23 @@ def _first(evaluations: NDArray[Any], when: NDArray[np.bool_]) -> float | None:
 
 
 def stored(
-    directory: str | os.PathLike[str], chosen: Mapping[str, Choice[Any]] | None = None, report: Report | None = None
+    directory: str | os.PathLike[str], wanted: Callable[[Run], bool] = lambda run: True, report: Report | None = None
 ) -> Iterator[Result]:
-    """Yield each result of a directory, or those that are chosen by their configuration; one in memory at a time."""
+    """Yield the results of a directory, or those of the runs that are wanted; one is in memory at a time."""
     if Path(directory).is_file():
         raise NotADirectoryError(
             f"directory must be one that a study was run into (a packed file has no iterations), got {directory}"
         )
     if not Path(directory).is_dir():
         raise FileNotFoundError(f"directory must be one that a study was run into, but {directory} does not exist")
-    return Store(directory, report=report).results(lambda run: matches(run, chosen or {}))
+    return Store(directory, report=report).results(wanted)
 
 
 def matches(run: Run, chosen: Mapping[str, Choice[Any]]) -> bool:
     """Return whether a run has the chosen values of its configuration."""
     row = configuration(run)
-    return all(_matches(row[name], choice) for name, choice in chosen.items())
-
-
-def _matches(value: Any, choice: Choice[Any]) -> bool:
-    if choice is None:
-        return True
-    if isinstance(choice, Collection) and not isinstance(choice, str):
-        return value in choice
-    return bool(value == choice)
+    choices = {name: (choice,) if isinstance(choice, str | int) else choice for name, choice in chosen.items()}
+    return all(choice is None or row[name] in choice for name, choice in choices.items())
 
 
 _CONFIGURATION: dict[str, Callable[[Run], Any]] = {
@@ -196,8 +191,6 @@ _CONFIGURATION: dict[str, Callable[[Run], Any]] = {
     "loss": lambda run: run.problem.loss.value if isinstance(run.problem, Network) else "",
     "key": lambda run: run.key,
 }
-
-
 SETTINGS = tuple(_CONFIGURATION)
 """The first columns of every table: the configuration of a run."""
 

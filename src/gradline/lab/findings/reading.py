@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -12,7 +13,6 @@ from gradline.lab.findings.packed import Packed, add, portable, unpack
 from gradline.lab.findings.query import Choice, matches, stored
 from gradline.lab.findings.traces import PACKED_POINTS, POINTS, Trace, thin
 from gradline.lab.jobs.runs import Run
-from gradline.lab.jobs.store import Store
 from gradline.lab.studies import Study, StudyError, load
 from gradline.lab.tools.files import Report
 
@@ -22,37 +22,40 @@ COMMANDS = "commands.txt"
 """The file of a directory with the commands that made its runs."""
 
 
-def read(source: str | os.PathLike[str], study: Study, *, report: Report | None = None) -> Packed:
-    """Return the runs of comparisons in a directory or a packed file, for `compare` or `trained`.
+def read(
+    source: str | os.PathLike[str],
+    study: Study | None = None,
+    *,
+    wanted: Callable[[Run], bool] = lambda run: True,
+    points: int = POINTS,
+    report: Report | None = None,
+) -> Packed:
+    """Return the runs of a directory or of a packed file, thinned for the targets of a study.
 
-    The targets of a file must be those of the study, since its curves were thinned for them.
+    Of a directory one whole run is in memory at a time. The curves of a file are as they are: its targets must be those
+    of the study.
+
+    Args:
+        source: the directory or the file.
+        study: whose targets are used; `None`: the one that has targets, `compare`.
+        wanted: which runs are returned.
+        points: as in `Trace`, of a directory's runs.
+        report: is told which files were passed over and why; `None`: there are warnings.
     """
-    return _read(source, study, lambda run: run.benchmark, report)
-
-
-def _read(source: str | os.PathLike[str], study: Study, wanted: Callable[[Run], bool], report: Report | None) -> Packed:
-    """Return those runs of a directory or a packed file that are wanted, thinned for the targets of a study."""
-    targets = {setting.name: setting.target for setting in study.settings if setting.target is not None}
-    path = Path(source)
-    if path.is_dir():
-        found = Store(path, report=report).results(wanted)
-        runs = (thin(one, points=PACKED_POINTS, target=targets.get(one.run.setting)) for one in found)
-        return Packed(tuple(runs), targets, portable(commands(path)))
-    packed = unpack(path)
+    settings = (study or load("compare")).settings
+    targets = {setting.name: setting.target for setting in settings if setting.target is not None}
+    if not Path(source).is_file():
+        found = stored(source, wanted, report)
+        runs = (thin(one, points=points, target=targets.get(one.run.setting)) for one in found)
+        return Packed(tuple(runs), targets, portable(commands(source)))
+    packed = unpack(source)
     packed.check(targets)
     return replace(packed, runs=tuple(one for one in packed.runs if wanted(one.run)))
 
 
-def traces(source: Source, *, points: int = POINTS, report: Report | None = None) -> list[Trace]:
-    """Return the runs of a source, thinned; of a directory, one whole run is in memory at a time.
-
-    The number of points is that of a directory's runs; the curves of a file are as they are.
-    """
-    if not isinstance(source, str | os.PathLike):
-        return list(source)
-    if Path(source).is_file():
-        return list(unpack(source).runs)
-    return [thin(result, points=points) for result in stored(source, report=report)]
+def traces(source: Source, *, report: Report | None = None) -> list[Trace]:
+    """Return the runs of a source."""
+    return list(read(source, report=report).runs) if isinstance(source, str | os.PathLike) else list(source)
 
 
 def pack_runs(
@@ -79,7 +82,8 @@ def pack_runs(
 
     Raises `LookupError` if there is no such run.
     """
-    found = _read(source, load(study), lambda run: matches(run, chosen or {}), report)
+    wanted = partial(matches, chosen=chosen or {})
+    found = read(source, load(study), wanted=wanted, points=PACKED_POINTS, report=report)
     if not found.runs:
         raise LookupError(f"{source} has no such runs")
     there = {run.setting for run in found.runs}

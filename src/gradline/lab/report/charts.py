@@ -44,7 +44,7 @@ def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], l
     """Return charts of the figures of curves, data of the other figures, and why figures without runs are left out."""
     charts, others, left_out = [], {}, []
     for name, figure in FIGURES.items():
-        if not figure.needs:
+        if not figure.needs or figure.compares:
             continue
         try:
             found = figure.data(list(runs))

@@ -8,7 +8,7 @@ import json
 import math
 import os
 from collections.abc import Callable
-from functools import cache, partial
+from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
@@ -16,8 +16,8 @@ from typing import Any
 
 import jinja2
 
-from gradline.lab.figures import FIGURES, Entry, table_3
-from gradline.lab.figures.style import Picture, picture
+from gradline.lab.figures import FIGURES, table_3
+from gradline.lab.figures.style import Picture
 from gradline.lab.findings.claims import claims
 from gradline.lab.findings.query import summary_frame
 from gradline.lab.findings.reading import traces
@@ -66,7 +66,7 @@ def write(
     say("reading runs")
     runs = traces(directory, report=report)
     say("comparing with other optimizers")
-    compared = sections(compare or directory, report)
+    compared = sections(traces(compare, report=report) if compare else runs)
     if compare is not None and not compared:
         raise NoResults(f"{compare} has no runs of a comparison; `gradline run compare --out {compare}` makes them")
     if not runs:
@@ -99,7 +99,7 @@ def write(
         data=pack_text(json.dumps(data, separators=(",", ":"), allow_nan=False)),
         numbers=pack_numbers(charts.numbers(runs)),
         charts=curves,
-        pictures=[_picture(figure, others[figure.name]) for figure in drawn],
+        pictures=[figure.picture(others[figure.name]) for figure in drawn],
         table_3=FIGURES["table_3"] if "table_3" in others else None,
         table_3_header=table_3.HEADER,
         table_3_rows=table_3.cells(others["table_3"]) if "table_3" in others else [],
@@ -148,15 +148,11 @@ def _plotly() -> str:
     return "//# allFunctionsCalledOnLoad\n" + program.read_text("utf-8")
 
 
-def _picture(figure: Entry, data: Any) -> Picture:
-    return picture(figure.name, figure.heading, figure.caption, partial(figure.draw, data))
-
-
 def _illustrations(say: Callable[[str], None]) -> list[Picture]:
     """Return Figures 1 to 7 as pictures."""
     pictures = []
     for figure in FIGURES.values():
         if not figure.needs:
             say(f"drawing {figure.label}")
-            pictures.append(_picture(figure, figure.data()))
+            pictures.append(figure.picture(figure.data()))
     return pictures

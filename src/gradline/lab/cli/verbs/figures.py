@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,8 +12,6 @@ import click
 from gradline.lab.cli.terminal import console, warn
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from gradline.lab.figures import Entry
     from gradline.lab.findings.traces import Trace
 
@@ -48,8 +45,7 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     """Draw the figures of the results in DIR into FOLDER, as PDF and PNG.
 
     DIR is a directory of results, or a file that `gradline results --pack` wrote. Figures 1 to 7 are illustrations and
-    need no results. A figure without runs in DIR is left out; one with some of its runs says what is missing. Results
-    of `gradline run compare` and `gradline run train` have figures of their own.
+    need no results. A figure without runs in DIR is left out; one with some of its runs says what is missing.
     """
     from gradline.lab.figures import FIGURES, save
     from gradline.lab.figures.curves import MissingRuns
@@ -62,11 +58,9 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     if directory is not None:
         with notes.status("reading runs"):
             runs = traces(directory, report=warn)
-        for name, draw in () if wanted else comparisons(directory):
-            with notes.status(f"drawing {name}"):
-                written += save(draw(), Path(folder) / name)
-        if not (runs or written):
+        if not runs:
             raise click.ClickException(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
+    left_out: dict[str, None] = {}
     for name in dict.fromkeys(names):
         figure = FIGURES[name]
         try:
@@ -74,35 +68,13 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
                 data = figure.data(runs) if figure.needs else figure.data()
                 for part, drawn in figure.drawings(data).items():
                     written += save(drawn, Path(folder) / part)
-        except MissingRuns as reason:
-            if wanted or directory is not None:
-                notes.print(str(reason), style="dim", markup=False)
+        except MissingRuns as missing:
+            left_out[str(missing)] = None
+    for reason in left_out if wanted or directory is not None else ():
+        notes.print(reason, style="dim", markup=False)
     for path in written:
         click.echo(path)
     return 0 if written else 1
-
-
-def comparisons(source: str) -> Iterator[tuple[str, Callable[[], Figure]]]:
-    """Yield names and drawings of the figures of a comparison, if the source has runs of one."""
-    from gradline.lab.figures import compare_lines, train_questions
-    from gradline.lab.findings.comparison import compare
-    from gradline.lab.findings.reading import read
-    from gradline.lab.findings.training import trained
-    from gradline.lab.studies import load
-
-    runs = read(source, load("compare")).runs
-    for name, draw in train_questions.drawings(trained(runs, load("train"))).items():
-        yield f"train_{name}", draw
-    known = compare(runs, load("compare"))
-    if not known.runs:
-        return
-    for name, draw in compare_lines.drawings(known).items():
-        yield f"compare_{name}", draw
-    lines = partial(compare_lines.losses_data, known.table, list(known.table), known.drawn, targets=known.targets)
-    for measure in ("train_loss", "test_error"):
-        for against in ("evaluations", "seconds"):
-            data = lines(measure=measure, against=against)
-            yield f"compare_{measure}_{against}", partial(compare_lines.draw_losses, data)
 
 
 def find(text: str, known: Mapping[str, Entry]) -> str:

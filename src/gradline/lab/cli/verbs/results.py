@@ -16,10 +16,10 @@ from gradline.lab.tools.formatting import count, number, percent, plural, size
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from gradline.lab.findings.cases import Case, MethodRuns
     from gradline.lab.findings.comparison import Comparison
-    from gradline.lab.findings.measures import MethodRow
     from gradline.lab.findings.packed import Packed
-    from gradline.lab.findings.training import CaseMethod, TrainingCases
+    from gradline.lab.findings.training import TrainingCases
     from gradline.lab.report.tables import Table
 
 
@@ -163,7 +163,7 @@ def _compared(source: str, study: str, chosen: dict[str, Any], csv_file: str | N
         wanted = studies.load(study, **chosen)
     except studies.StudyError:
         return None  # it has no such problem, method or batch size
-    found = read(source, wanted, report=warn)
+    found = read(source, wanted, wanted=lambda run: run.benchmark, report=warn)
     if whole.tuned:
         training = trained(found.runs, wanted)
         if not training.cases:
@@ -186,7 +186,7 @@ def _compared(source: str, study: str, chosen: dict[str, Any], csv_file: str | N
 
         found = replace(found, memory=copies(dict.fromkeys(run.method for run in known.runs)))
     if csv_file:
-        _write_csv(csv_file, known.rows)
+        _write_csv(csv_file, known)
     _show_comparison(found, known)
     return found
 
@@ -198,13 +198,14 @@ def _show_comparison(packed: Packed, known: Comparison) -> None:
     from gradline.lab.report.tables import scores_table
 
     out = console()
-    for setting in known.settings:
+    for case in known.cases:
+        setting = case.setting
         target = "no target" if setting.target is None else f"target {setting.target:g}"
         described = f"{setting.problem.described}; {setting.budget:,} evaluations, {target}"
         out.print(f"[bold]{setting.name}[/]  [dim]{described}[/]")
         error = setting.problem.error if isinstance(setting.problem, Built) else "test error"
         header = ("!method", ">runs", ">train loss", ">train loss, worst", f">{error}", ">to target")
-        rows = [_line(row) for row in known.rows if row.setting == setting.name]
+        rows = [_line(case, entry) for entry in case.ranked]
         optional = ("× step", "× evaluation", "to target, worst", "runs", "train loss, worst", "failed")
         print_table(out, (*header, ">to target, worst", ">× step", ">× evaluation", "failed"), rows, optional)
         out.print()
@@ -228,34 +229,37 @@ def _print(out: Console, found: Table, optional: tuple[str, ...]) -> None:
     print_table(out, header, rows, optional)
 
 
-def _line(row: MethodRow) -> list[str]:
+def _line(case: Case, entry: MethodRuns) -> list[str]:
     """Return the cells of a method on a setting."""
-    reasons = "; ".join(dict.fromkeys(row.failures))
+    reasons = "; ".join(dict.fromkeys(entry.failures))
+    loss, to_target = entry.at_budget("train_loss"), case.to_target(entry)
     return [
-        row.method,
-        str(row.runs),
-        number(row.train_loss.median),
-        number(row.train_loss.worst),
-        number(row.test_error.median),
-        *(count(value) if value < float("inf") else "-" for value in (row.to_target.median, row.to_target.worst)),
-        *(number(cost, 2) for cost in (row.step_cost, row.evaluation_cost)),
-        f"[red]{len(row.failures)}[/] × {escape(reasons)[:90]}" if reasons else "",
+        entry.method,
+        str(len(entry.runs)),
+        number(loss.median),
+        number(loss.worst),
+        number(entry.at_budget("test_error").median),
+        *(count(value) if value < float("inf") else "-" for value in (to_target.median, to_target.worst)),
+        *(number(case.cost(entry, counted), 2) for counted in ("iterations", "evaluations")),
+        f"[red]{len(entry.failures)}[/] × {escape(reasons)[:90]}" if reasons else "",
     ]
 
 
-def _write_csv(file: str, rows: list[MethodRow]) -> None:
+def _write_csv(file: str, known: Comparison) -> None:
     """Write a line for each method on each setting."""
     import pandas as pd
 
     lines = []
-    for row in rows:
-        line: dict[str, Any] = {}
-        for name, value in vars(row).items():
-            if hasattr(value, "_asdict"):
-                line |= {f"{name}_{part}": number for part, number in value._asdict().items()}
-            else:
-                line[name] = "; ".join(value) if name == "failures" else value
-        lines.append(line)
+    for case in known.cases:
+        for entry in case.ranked:
+            spreads = {name: entry.at_budget(name) for name in ("train_loss", "test_error")}
+            spreads |= {"to_target": case.to_target(entry), "seconds_to_target": case.to_target(entry, "seconds")}
+            lines.append(
+                {"setting": case.setting.name, "method": entry.method, "runs": len(entry.runs)}
+                | {f"{name}_{part}": value for name, one in spreads.items() for part, value in one._asdict().items()}
+                | {"step_cost": case.cost(entry, "iterations"), "evaluation_cost": case.cost(entry, "evaluations")}
+                | {"failures": "; ".join(entry.failures)}
+            )
     pd.DataFrame(lines).to_csv(file, index=False)
 
 
@@ -296,7 +300,7 @@ def _show_training(training: TrainingCases) -> None:
         _print(out, table, ("failed runs", "higher in all seeds", "95% interval", "lower in", "median"))
 
 
-def _entry(entry: CaseMethod) -> list[str]:
+def _entry(entry: MethodRuns) -> list[str]:
     """Return the cells of a method in a case."""
     return [
         entry.method,
