@@ -10,14 +10,12 @@ from gradline.lab.figures.curves import (
     STEP,
     TRAIN_ERROR,
     TRAIN_LOSS,
-    Curve,
-    Curves,
     MissingRuns,
     cloud,
-    curves_of,
-    gather,
+    figure_runs,
     missing,
     quantiles,
+    rows_of,
     select,
 )
 from gradline.lab.findings.traces import POINTS, grid_of, thin
@@ -57,10 +55,9 @@ def trace(**options):
     return thin(result(**options))
 
 
-def curve(rows, measure="train_loss", x=None):
+def curve(rows, x=None):
     rows = np.array(rows, dtype=float)
-    x = np.arange(rows.shape[1], dtype=float) if x is None else np.array(x)
-    return Curve(measure, "p", "m", 10, "dynamic", None, x=x, seeds=np.arange(len(rows)), runs=rows)
+    return np.arange(rows.shape[1], dtype=float) if x is None else np.array(x), rows
 
 
 def test_a_value_is_held_until_the_next_one():
@@ -100,7 +97,7 @@ def test_steps_are_thinned_on_one_grid_for_all_runs_of_a_budget():
 
 
 def test_the_cloud_of_logarithms_by_hand():
-    band = cloud(curve([[1.0, 1e-2], [1e2, 1e-4]]), TRAIN_LOSS)
+    band = cloud(*curve([[1.0, 1e-2], [1e2, 1e-4]]), TRAIN_LOSS)
     # logarithms 0 and 2: mean 1, deviation 1; -2 and -4: mean -3, deviation 1
     np.testing.assert_allclose(band.middle, [10.0, 1e-3])
     np.testing.assert_allclose(band.low, [1.0, 1e-4])
@@ -108,52 +105,50 @@ def test_the_cloud_of_logarithms_by_hand():
 
 
 def test_the_cloud_on_a_linear_scale_by_hand():
-    band = cloud(curve([[1.0], [3.0]], "train_error"), TRAIN_ERROR.linear())
+    band = cloud(*curve([[1.0], [3.0]]), TRAIN_ERROR.linear())
     assert (band.middle[0], band.low[0], band.high[0]) == (2.0, 1.0, 3.0)
 
 
 def test_errors_of_zero_are_shown_at_the_nugget():
-    band = cloud(curve([[0.0], [0.0]], "train_error"), TRAIN_ERROR)
+    band = cloud(*curve([[0.0], [0.0]]), TRAIN_ERROR)
     np.testing.assert_allclose([band.middle[0], band.low[0], band.high[0]], 1e-4)
 
 
 def test_what_is_not_finite_is_left_out_of_the_mean():
-    band = cloud(curve([[1.0, np.inf], [NAN, np.inf], [100.0, NAN]]), TRAIN_LOSS)
+    band = cloud(*curve([[1.0, np.inf], [NAN, np.inf], [100.0, NAN]]), TRAIN_LOSS)
     np.testing.assert_allclose(band.middle, [10.0, NAN])
 
 
 def test_steps_that_move_nothing_are_left_out():
-    band = cloud(curve([[0.0, 1e-140], [10.0, 10.0]], "step"), STEP)
+    band = cloud(*curve([[0.0, 1e-140], [10.0, 10.0]]), STEP)
     np.testing.assert_allclose(band.middle, [10.0, 10.0])
 
 
 def test_the_mean_of_steps_ends_with_the_shortest_run():
-    steps = curve([[1.0, 1.0, 1.0], [100.0, 100.0, NAN]], "step", x=[1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(cloud(steps, STEP).x, [1, 2])
-    np.testing.assert_allclose(cloud(steps, STEP).middle, [10.0, 10.0])
+    steps = curve([[1.0, 1.0, 1.0], [100.0, 100.0, NAN]], x=[1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(cloud(*steps, STEP).x, [1, 2])
+    np.testing.assert_allclose(cloud(*steps, STEP).middle, [10.0, 10.0])
     losses = curve([[1.0, 1.0], [100.0, NAN]])
-    np.testing.assert_allclose(cloud(losses, TRAIN_LOSS).middle, [10.0, 1.0])
+    np.testing.assert_allclose(cloud(*losses, TRAIN_LOSS).middle, [10.0, 1.0])
 
 
 def test_the_median_and_quantiles_by_hand():
-    band = quantiles(curve([[1.0], [2.0], [3.0], [4.0], [NAN]]), TRAIN_LOSS)
+    band = quantiles(*curve([[1.0], [2.0], [3.0], [4.0], [NAN]]), TRAIN_LOSS)
     assert (band.middle[0], band.low[0], band.high[0]) == (2.5, 1.75, 3.25)
-    assert np.isnan(quantiles(curve([[NAN], [NAN]]), TRAIN_LOSS).middle).all()
+    assert np.isnan(quantiles(*curve([[NAN], [NAN]]), TRAIN_LOSS).middle).all()
 
 
 def test_runs_of_a_setting_come_together():
     runs = [trace(seed=1), trace(seed=0, losses=(2.0, 3.0)), trace(method="prls")]
     chosen = select(runs, problems=["bcwd-logr"], methods=["prls", "gols-i"])
     assert [(run.method, run.seed) for run in chosen] == [("prls", 0), ("gols-i", 0), ("gols-i", 1)]
-    curves = Curves(gather(chosen, [TRAIN_LOSS, STEP]))
-    (loss,) = curves.of(method="gols-i", measure="train_loss")
-    assert loss.seeds.tolist() == [0, 1]
-    assert loss.runs[:, 0].tolist() == [2.0, 4.0]
-    assert loss.runs[:, -1].tolist() == [3.0, 1.0]
-    assert len(curves.of(method=("gols-i", "prls"))) == 4
-    (steps,) = curves.of(method="prls", measure="step")
-    assert steps.x.tolist() == [1.0, 2.0]
-    assert steps.runs.tolist() == [[0.1, 10.0]]
+    at, losses = rows_of(chosen[1:], "train_loss")
+    assert at.tolist() == list(range(11))
+    assert losses[:, 0].tolist() == [2.0, 4.0]
+    assert losses[:, -1].tolist() == [3.0, 1.0]
+    at, steps = rows_of(chosen[:1], "step")
+    assert at.tolist() == [1.0, 2.0]
+    assert steps.tolist() == [[0.1, 10.0]]
 
 
 def test_of_several_budgets_the_usual_one_is_taken():
@@ -188,7 +183,7 @@ def test_other_samplings_and_directions_are_other_runs():
 
 def test_a_figure_without_runs_says_how_to_make_them():
     with pytest.raises(MissingRuns, match=r"figure 9 is left out: it needs runs of the study bcwd-fixed"):
-        curves_of([trace(problem="x")], [TRAIN_LOSS], what="figure 9", study="bcwd-fixed")
+        figure_runs([trace(problem="x")], what="figure 9", study="bcwd-fixed")
     assert "study s" in str(missing("figure 1", "s"))
 
 

@@ -12,7 +12,7 @@ import pytest
 import gradline
 from gradline.lab import results, summary
 from gradline.lab.figures import FIGURES, save, study_direction_vs_step, table_3
-from gradline.lab.figures.curves import Curve, Curves, MissingRuns
+from gradline.lab.figures.curves import FigureRuns, MissingRuns, rows_of
 from gradline.lab.findings.reading import traces
 from gradline.lab.report.charts import figure_charts
 from gradline.lab.studies import available
@@ -30,6 +30,11 @@ def runs(store):
 def runs_of(name, runs):
     """The runs of a figure; those of `today` need packages that may be missing, so they are the committed ones."""
     return runs if name != "study_today" else committed()
+
+
+def some(data, **wanted):
+    """The runs of a figure whose fields have these values."""
+    return [run for run in data.runs if all(getattr(run, name) == value for name, value in wanted.items())]
 
 
 @cache
@@ -66,8 +71,7 @@ def test_the_shapes_of_figure_8(runs):
     assert data.values_of("problem") == ["bcwd-logr", "bcwd-netpi", "bcwd-netpii"]
     assert data.values_of("method") == ["gols-i", "prls"]
     assert sorted(data.values_of("batch_size")) == [10, 50]
-    assert len(data.curves) == 4 * 3 * 2 * 2
-    assert all(len(curve.seeds) == 2 for curve in data.curves)
+    assert len(data.runs) == 3 * 2 * 2 * 2
     drawings = FIGURES["figure_8"].drawings(data)
     assert list(drawings) == ["figure_8_logr", "figure_8_netpi", "figure_8_netpii"], "one a network"
     for drawn in drawings.values():
@@ -83,11 +87,10 @@ def test_figure_8_has_what_the_store_has(store):
     with_angles = set(table[table["angle"].notna()]["key"])
     table = table[table["direction_batch_size"].isna() & ~table["key"].isin(with_angles)]
     assert table["key"].nunique() == 1
-    (loss,) = (
-        FIGURES["figure_8"].data(store).of(measure="train_loss", problem="bcwd-netpi", method="gols-i", batch_size=10)
-    )
+    runs = some(FIGURES["figure_8"].data(store), problem="bcwd-netpi", method="gols-i", batch_size=10, seed=1)
+    _, (loss,) = rows_of(runs, "train_loss")
     measured = table[table["train_loss"].notna() & (table["evaluations"] <= 60)]
-    assert loss.runs[list(loss.seeds).index(1)][-1] == measured["train_loss"].iloc[-1]
+    assert loss[-1] == measured["train_loss"].iloc[-1]
 
 
 @pytest.mark.parametrize(("name", "linear"), [("figure_10", 0), ("figure_12", 2), ("figure_13", 2)])
@@ -101,19 +104,18 @@ def test_errors_of_cifar_are_on_a_linear_scale(name, linear, runs):
 def test_figure_9_is_of_the_long_runs(runs):
     data = FIGURES["figure_9"].data(runs)
     assert data.values_of("method") == ["gols-i", "fixed-1", "fixed-10", "fixed-100"]
-    assert {curve.x[-1] for curve in data.of(measure="train_loss")} == {120.0}
-    (fixed,) = data.of(measure="step", method="fixed-10", batch_size=10)
-    assert set(fixed.runs[~np.isnan(fixed.runs)]) == {10.0}
+    assert {run.budget for run in data.runs} == {120}
+    _, steps = rows_of(some(data, method="fixed-10", batch_size=10), "step")
+    assert set(steps[~np.isnan(steps)]) == {10.0}
 
 
 def test_figure_14_means_go_as_far_as_all_runs(runs):
     data = FIGURES["figure_14"].data(runs)
     (_, steps, *_) = FIGURES["figure_14"].draw(data).axes
-    for curve, mean in zip(
-        data.of(measure="step"), [line for line in steps.lines if not line.get_label().startswith("_")], strict=True
-    ):
-        shortest = min(np.flatnonzero(~np.isnan(row))[-1] for row in curve.runs)
-        assert mean.get_xdata()[-1] == curve.x[shortest]
+    means = [line for line in steps.lines if not line.get_label().startswith("_")]
+    for method, mean in zip(data.values_of("method"), means, strict=True):
+        x, rows = rows_of(some(data, method=method), "step")
+        assert mean.get_xdata()[-1] == x[min(np.flatnonzero(~np.isnan(row))[-1] for row in rows)]
 
 
 def test_table_3_counts_probes(store):
@@ -144,14 +146,13 @@ def test_direction_vs_step_is_medians_at_the_end(runs):
 
 def test_direction_quality_with_all_samples_is_no_angle(runs):
     data = FIGURES["study_direction_quality"].data(runs)
-    whole = np.concatenate([curve.runs.ravel() for curve in data.of(batch_size=400)])
-    some = np.concatenate([curve.runs.ravel() for curve in data.of(batch_size=10)])
-    assert np.nanmax(whole) < 1e-3 < np.nanmedian(some)
+    whole, small = (np.concatenate([run.on_grid("angle") for run in some(data, batch_size=size)]) for size in (400, 10))
+    assert np.nanmax(whole) < 1e-3 < np.nanmedian(small)
 
 
 def test_static_vs_dynamic_has_both(runs):
     data = FIGURES["study_static_vs_dynamic"].data(runs)
-    assert isinstance(data, Curves)
+    assert isinstance(data, FigureRuns)
     assert set(data.values_of("sampling")) == {"static", "dynamic"}
     assert data.values_of("method") == ["gols-i", "prls", "armijo", "golden-section"]
 
@@ -174,21 +175,20 @@ def test_a_figure_says_what_it_lacks_of_its_study(runs):
     data = figure.data([run for run in runs if run.method == "gols-i" and run.batch_size == 10])
     assert data.notes() == ["no runs of PrLS", "none at B = 100 and 200", "2 of 10 seeds", "60 of 40,000 evaluations"]
     assert "Not the whole study: no runs of PrLS; none at B = 100 and 200;" in said(figure.draw(data))
-    some = [run for run in runs if (run.method, run.batch_size) != ("prls", 10) or run.problem != "bcwd-netpi"]
-    notes = FIGURES["figure_8"].data(some).notes()
+    few = [run for run in runs if (run.method, run.batch_size) != ("prls", 10) or run.problem != "bcwd-netpi"]
+    notes = FIGURES["figure_8"].data(few).notes()
     assert "none of PrLS at NetPI, B = 10" in notes
     (part,) = [
-        part for name, part in FIGURES["figure_8"].parts(FIGURES["figure_8"].data(some)).items() if name == "netpi"
+        part for name, part in FIGURES["figure_8"].parts(FIGURES["figure_8"].data(few)).items() if name == "netpi"
     ]
     assert "none of PrLS at B = 10" in part.notes()
 
 
-def test_a_whole_study_has_nothing_to_say():
-    planned = {("p", "m", 10): (2, 3)}
-    rows = np.zeros((2, 4))
-    curve = Curve("train_loss", "p", "m", 10, "dynamic", None, x=np.arange(4.0), seeds=np.arange(2), runs=rows)
-    assert Curves((curve,), planned).notes() == []
-    assert Curves((replace(curve, x=np.arange(3.0)),), planned).notes() == ["2 of 3 evaluations"]
+def test_a_whole_study_has_nothing_to_say(runs):
+    made = [run for run in runs if (run.problem, run.method, run.batch_size) == ("bcwd-logr", "prls", 10)]
+    made = [run for run in made if run.budget == 60 and run.sampling == "dynamic" and not run.angled]
+    assert FigureRuns(tuple(made), {("bcwd-logr", "prls", 10): (2, 60)}).notes() == []
+    assert FigureRuns(tuple(made), {("bcwd-logr", "prls", 10): (2, 61)}).notes() == ["60 of 61 evaluations"]
 
 
 def test_no_middle_line_is_covered_by_runs_and_solid_ones_are_below(runs):
@@ -263,7 +263,7 @@ def test_today_has_adam_with_the_best_learning_rate_of_its_grid_and_says_what_is
         "Schedule-Free",
     ]
     for problem in data.values_of("problem"):
-        (adam,) = {curve.method for curve in data.of(problem=problem) if curve.method.startswith("adam-")}
+        (adam,) = {run.method for run in some(data, problem=problem) if run.method.startswith("adam-")}
         frame = summary(PACKED, problem=problem)
         grid = frame[(frame["budget"] == 1000) & frame["method"].astype(str).str.startswith("adam-")]
         assert adam == grid.groupby("method", observed=True)["final_train_loss"].median().idxmin()

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from gradline.lab.figures import FIGURES
-from gradline.lab.figures.curves import TRAIN_ERROR, TRAIN_LOSS, cloud
+from gradline.lab.figures.curves import TRAIN_ERROR, TRAIN_LOSS, cloud, rows_of
 from gradline.lab.findings.reading import traces
 
 FIRST = "article#figure_8"
@@ -134,8 +134,10 @@ def test_means_are_those_of_the_figures(watched, store):
             for trace in shown:
                 method = {"GOLS-I": "gols-i", "PrLS": "prls"}[trace["name"]]
                 size = {"x": 10, "x2": 50}[trace["xaxis"]]
-                (curve,) = data.of(measure=measure.name, problem=problem, method=method, batch_size=size)
-                band = cloud(curve, measure)
+                runs = [
+                    run for run in data.runs if (run.problem, run.method, run.batch_size) == (problem, method, size)
+                ]
+                band = cloud(*rows_of(runs, measure.name), measure)
                 np.testing.assert_array_equal(trace["x"], band.x)
                 np.testing.assert_allclose(numbers(trace["y"]), band.middle, rtol=3e-3)
 

@@ -25,7 +25,7 @@ METHOD = Key("Method", lambda run: labels.method(run.method))
 
 
 def labels_by(key: Key, runs: Any) -> list[str]:
-    """Return the different labels of runs, or of curves, by a key; batch sizes in their order."""
+    """Return the different labels of runs by a key; batch sizes in their order."""
     ordered = sorted(runs, key=lambda run: run.batch_size) if key is BATCH else runs
     return list(dict.fromkeys(key.of(run) for run in ordered))
 
@@ -66,8 +66,8 @@ class Entry:
 
     @classmethod
     def of_module(cls, module: ModuleType) -> Entry:
-        """Return the figure of a module with TITLE, CAPTION, `data`, `draw`, and perhaps NEEDS, ABOUT, PAPER, KEYS."""
-        given = ("needs", "about", "paper", "keys")
+        """Return the figure of a module with `data`, `draw`, TITLE, CAPTION, and perhaps other fields in capitals."""
+        given = ("needs", "about", "paper", "keys", "measures")
         optional = {name: getattr(module, name.upper()) for name in given if hasattr(module, name.upper())}
         name = module.__name__.rpartition(".")[2]
         return cls(name, module.TITLE, module.CAPTION, module.data, module.draw, **optional)

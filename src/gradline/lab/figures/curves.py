@@ -1,4 +1,4 @@
-"""Curves of runs: selecting runs for a figure, gathering those of a setting, and their means and medians.
+"""Curves of runs: selecting the runs of a figure, and their means and medians over seeds.
 
 Where a mean is over runs of different lengths in iterations, it ends with the shortest (the paper's "lowest common
 number of iterations"). On logarithmic scales means and deviations are those of the logarithms, and `NUGGET` is added to
@@ -15,7 +15,6 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from gradline.lab import studies
 from gradline.lab.figures import labels
@@ -103,10 +102,6 @@ def cases_of_training(source: Source) -> TrainingCases:
     return found
 
 
-SettingKey: TypeAlias = tuple[str, str, int, str, int | None]
-"""Problem, method, batch size, sampling, and batch size of directions."""
-
-
 class Measure(NamedTuple):
     """A measure of runs and its scale in figures."""
 
@@ -141,23 +136,6 @@ ANGLE = Measure("angle", "angle in degrees", logarithmic=False)
 MEASURES = {measure.name: measure for measure in (TRAIN_ERROR, TRAIN_LOSS, TEST_ERROR, TEST_LOSS, STEP, ANGLE)}
 
 
-@dataclass(frozen=True, eq=False)
-class Curve:
-    """One measure of the runs of one setting: a row for each seed."""
-
-    measure: str
-    problem: str
-    method: str
-    batch_size: int
-    sampling: str
-    direction_batch_size: int | None
-    x: Array
-    """Evaluations; of steps, iterations."""
-    seeds: NDArray[np.int64]
-    runs: Array
-    """Seeds × points, as measured. NaN beyond the end of a run in iterations."""
-
-
 class Band(NamedTuple):
     """A middle line and what is around it."""
 
@@ -167,25 +145,8 @@ class Band(NamedTuple):
     high: Array
 
 
-def setting_of(run: Trace | Curve) -> SettingKey:
-    """Return the setting of a run or a curve."""
-    return run.problem, run.method, run.batch_size, run.sampling, run.direction_batch_size
-
-
-def gather(runs: Sequence[Trace], measures: Iterable[Measure]) -> tuple[Curve, ...]:
-    """Return a curve for each measure and setting."""
-    settings: dict[SettingKey, list[Trace]] = {}
-    for run in runs:
-        settings.setdefault(setting_of(run), []).append(run)
-    curves = []
-    for measure in measures:
-        for key, together in settings.items():
-            x, rows = _rows(together, measure.name)
-            curves.append(Curve(measure.name, *key, x, np.array([run.seed for run in together]), rows))
-    return tuple(curves)
-
-
-def _rows(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
+def rows_of(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
+    """Return x and a row of values for each run: of steps against iterations, NaN beyond the end of a run."""
     if measure != "step":
         return runs[0].grid, np.stack([run.on_grid(measure) for run in runs])
     longest = max(runs, key=lambda run: len(run.steps))
@@ -195,18 +156,18 @@ def _rows(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
     return longest.step_iterations, rows
 
 
-def _common(curve: Curve) -> tuple[Array, Array]:
+def _common(x: Array, rows: Array, measure: Measure) -> tuple[Array, Array]:
     """Return x and values up to the end of the shortest run, where x is iterations."""
-    if curve.measure != "step":
-        return curve.x, curve.runs
-    ends = [np.flatnonzero(~np.isnan(row)) for row in curve.runs]
+    if measure.name != "step":
+        return x, rows
+    ends = [np.flatnonzero(~np.isnan(row)) for row in rows]
     shortest = min((int(end[-1]) + 1 if len(end) else 0 for end in ends), default=0)
-    return curve.x[:shortest], curve.runs[:, :shortest]
+    return x[:shortest], rows[:, :shortest]
 
 
-def cloud(curve: Curve, measure: Measure) -> Band:
+def cloud(x: Array, rows: Array, measure: Measure) -> Band:
     """Return mean and standard deviation over seeds; on a logarithmic scale, those of logarithms."""
-    x, rows = _common(curve)
+    x, rows = _common(x, rows, measure)
     shown = measure.shown(rows)
     if measure.logarithmic:
         shown = np.log10(shown)
@@ -216,9 +177,9 @@ def cloud(curve: Curve, measure: Measure) -> Band:
     return Band(x, *(10.0**line for line in band[1:])) if measure.logarithmic else band
 
 
-def quantiles(curve: Curve, measure: Measure) -> Band:
+def quantiles(x: Array, rows: Array, measure: Measure) -> Band:
     """Return the median over seeds, and the quartiles."""
-    x, rows = _common(curve)
+    x, rows = _common(x, rows, measure)
     return Band(x, *pd.DataFrame(measure.shown(rows)).quantile([0.5, 0.25, 0.75]).to_numpy())
 
 
@@ -227,64 +188,55 @@ Plan: TypeAlias = dict[tuple[str, str, int], tuple[int, int]]
 
 
 @dataclass(frozen=True, eq=False)
-class Curves:
-    """The numbers of a figure that is a grid of panels of curves."""
+class FigureRuns:
+    """The runs that a figure of curves shows."""
 
-    curves: tuple[Curve, ...]
+    runs: tuple[Trace, ...]
     planned: Plan = field(default_factory=dict)
-    """Settings of the whole study; `notes` compares the curves with them."""
+    """Settings of the whole study; `notes` compares the runs with them."""
 
-    def of(self, **wanted: Any) -> list[Curve]:
-        """Return the curves whose fields have the given values, or one of the values in a tuple."""
-
-        def fits(value: Any, wish: Any) -> bool:
-            return value in wish if isinstance(wish, tuple) else bool(value == wish)
-
-        return [
-            curve for curve in self.curves if all(fits(getattr(curve, name), wish) for name, wish in wanted.items())
-        ]
-
-    def part(self, *problems: str) -> Curves:
+    def part(self, *problems: str) -> FigureRuns:
         planned = {key: plan for key, plan in self.planned.items() if key[0] in problems}
-        return Curves(tuple(self.of(problem=problems)), planned)
+        return FigureRuns(tuple(run for run in self.runs if run.problem in problems), planned)
 
     def notes(self) -> list[str]:
         """Return what is missing of the whole study: methods, batch sizes, seeds, evaluations."""
-        shown = {(curve.problem, curve.method, curve.batch_size): curve for curve in self.curves}
-        problems, methods, sizes = ({key[place] for key in shown} for place in range(3))
+        seeds: dict[tuple[str, str, int], set[int]] = {}
+        for run in self.runs:
+            seeds.setdefault((run.problem, run.method, run.batch_size), set()).add(run.seed)
+        problems, methods, sizes = (set(names) for names in zip(*seeds, strict=True))
         planned = {key: plan for key, plan in self.planned.items() if key[0] in problems}
         names = dict.fromkeys(method for _, method, _ in planned)
         notes = [f"no runs of {labels.method(name)}" for name in names if name not in methods]
         if unseen := sorted({size for *_, size in planned} - sizes):
             notes.append(f"none at B = {' and '.join(map(str, unseen))}")
         for problem, method, size in planned:
-            if (problem, method, size) not in shown and method in methods and size in sizes:
+            if (problem, method, size) not in seeds and method in methods and size in sizes:
                 where = f"{labels.problem(problem)}, " if len(problems) > 1 else ""
                 notes.append(f"none of {labels.method(method)} at {where}B = {size}")
-        there = [(len(shown[key].seeds), *plan, key[0]) for key, plan in planned.items() if key in shown]
-        if fewer := [seeds for made, seeds, *_ in there if made < seeds]:
-            low, high = (some(made for made, *_ in there) for some in (min, max))
+        there = [(len(seeds[key]), count) for key, (count, _) in planned.items() if key in seeds]
+        if fewer := [count for made, count in there if made < count]:
+            low, high = (some(made for made, _ in there) for some in (min, max))
             notes.append(f"{low if low == high else f'{low} to {high}'} of {max(fewer)} seeds")
-        ends = {curve.problem: int(curve.x[-1]) for curve in self.curves if curve.measure != "step"}
-        short = {(ends[name], budget) for *_, budget, name in there if ends.get(name, budget) < budget}
-        return notes + [f"{end:,} of {budget:,} evaluations" for end, budget in sorted(short)]
+        wanted = {key[0]: budget for key, (_, budget) in planned.items()}
+        short = {(run.budget, wanted.get(run.problem, 0)) for run in self.runs}
+        return notes + [f"{end:,} of {budget:,} evaluations" for end, budget in sorted(short) if end < budget]
 
     def values_of(self, name: str) -> list[Any]:
         """Return the different values of a field, in their order."""
-        return list(dict.fromkeys(getattr(curve, name) for curve in self.curves))
+        return list(dict.fromkeys(getattr(run, name) for run in self.runs))
 
 
-def curves_of(
+def figure_runs(
     source: Source,
-    measures: Iterable[Measure],
     *,
     what: str,
     study: str,
     problems: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     **choice: Any,
-) -> Curves:
-    """Return the curves of a figure (`what`) from runs of a study: all its problems and methods, or those given.
+) -> FigureRuns:
+    """Return the runs of a study for a figure (`what`): of all its problems and methods, or of those given.
 
     Other choices are those of `select`. Raises `MissingRuns`, naming the study.
     """
@@ -294,7 +246,7 @@ def curves_of(
     runs = select(traces(source), problems=problems, methods=methods, **choice)
     if not runs:
         raise missing(what, study)
-    return Curves(gather(runs, measures), planned)
+    return FigureRuns(tuple(runs), planned)
 
 
 @cache

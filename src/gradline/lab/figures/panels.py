@@ -17,16 +17,16 @@ from gradline.lab.figures.curves import (
     TEST_ERROR,
     TRAIN_ERROR,
     TRAIN_LOSS,
-    Band,
-    Curve,
-    Curves,
+    FigureRuns,
     Measure,
     cloud,
-    curves_of,
+    figure_runs,
     quantiles,
+    rows_of,
 )
 from gradline.lab.figures.line_styles import numbers
 from gradline.lab.findings.reading import Source
+from gradline.lab.findings.traces import Trace
 from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks, stroke
 
@@ -58,7 +58,7 @@ def grid(
     keys: tuple[Key, Key, Key] = (PROBLEM, BATCH, METHOD),
     split: bool = True,
     by_measure: bool = False,
-    prepare: Callable[[Curves], Curves] = lambda found: found,
+    prepare: Callable[[FigureRuns], FigureRuns] = lambda found: found,
     **choice: Any,
 ) -> Entry:
     """Return a figure of curves: a row for each facet and measure, a column for each panel, a line for each line's key.
@@ -77,23 +77,23 @@ def grid(
         keys: the keys of facets, panels and lines.
         split: whether each facet has a drawing of its own.
         by_measure: one batch size, and a panel for each measure.
-        prepare: changes the curves, or raises `MissingRuns`.
-        **choice: see `curves_of`.
+        prepare: changes the runs, or raises `MissingRuns`.
+        **choice: see `figure_runs`.
     """
     what = f"figure {name.removeprefix('figure_')}" if name.startswith("figure_") else f"the figure of {study}"
 
-    def data(source: Source) -> Curves:
-        return prepare(curves_of(source, measures, what=what, study=study, **choice))
+    def data(source: Source) -> FigureRuns:
+        return prepare(figure_runs(source, what=what, study=study, **choice))
 
-    def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
+    def draw(data: FigureRuns, inks: Inks = LIGHT) -> style.Figure:
         if by_measure:
             return draw_measures(data, measures, look=look, inks=inks)
         return draw_panels(data, measures, keys, look=look, inks=inks, height=height, width=width)
 
-    def parts(data: Curves) -> dict[str, Curves]:
+    def parts(data: FigureRuns) -> dict[str, FigureRuns]:
         problems: dict[str, dict[str, None]] = {}
-        for curve in data.curves:
-            problems.setdefault(keys[0].of(curve), {})[curve.problem] = None
+        for run in data.runs:
+            problems.setdefault(keys[0].of(run), {})[run.problem] = None
         if not split or len(problems) == 1:
             return {"": data}
         return {facet.lower().replace(", ", "_"): data.part(*names) for facet, names in problems.items()}
@@ -115,7 +115,7 @@ def grid(
 
 
 def draw_panels(
-    data: Curves,
+    data: FigureRuns,
     measures: Sequence[Measure],
     keys: tuple[Key, Key, Key],
     *,
@@ -125,7 +125,7 @@ def draw_panels(
     width: float,
 ) -> style.Figure:
     """Draw a grid of panels; see `grid`."""
-    facets, columns, lines = (labels_by(key, data.curves) for key in keys)
+    facets, columns, lines = (labels_by(key, data.runs) for key in keys)
     rows = [(facet, measure) for facet in facets for measure in measures]
     with style.settings(inks):
         figure, axes = style.panels(
@@ -137,10 +137,10 @@ def draw_panels(
         )
         for place, (facet, measure) in enumerate(rows):
             shown: list[Array] = []
-            of_row = [curve for curve in data.of(measure=measure.name) if keys[0].of(curve) == facet]
+            of_row = [run for run in data.runs if keys[0].of(run) == facet]
             for axis, column in zip(axes[place], columns, strict=True):
-                curves = [curve for curve in of_row if keys[1].of(curve) == column]
-                shown += draw_curves(axis, curves, measure, keys[2], lines, look, inks)
+                runs = [run for run in of_row if keys[1].of(run) == column]
+                shown += draw_curves(axis, runs, measure, keys[2], lines, look, inks)
                 axis.tick_params(labelleft=column == columns[0])
                 if place == 0:
                     axis.set_title(labels.plain(column))
@@ -154,13 +154,13 @@ def draw_panels(
     return figure
 
 
-def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks: Inks) -> style.Figure:
+def draw_measures(data: FigureRuns, measures: Sequence[Measure], *, look: Look, inks: Inks) -> style.Figure:
     """Draw a panel for each measure, two side by side, of curves of one problem and batch size."""
-    lines = labels_by(METHOD, data.curves)
+    lines = labels_by(METHOD, data.runs)
     with style.settings(inks):
         figure, axes = style.panels(-(-len(measures) // 2), 2, height=5.4, layout="none")
         for axis, name, measure in zip(axes.flat, "abcdef", measures, strict=False):
-            shown = draw_curves(axis, data.of(measure=measure.name), measure, METHOD, lines, look, inks)
+            shown = draw_curves(axis, data.runs, measure, METHOD, lines, look, inks)
             set_scale(axis, measure, shown)
             axis.set_xlabel(measure.against)
             style.letter(axis, name, measure.words)
@@ -170,7 +170,7 @@ def draw_measures(data: Curves, measures: Sequence[Measure], *, look: Look, inks
     return figure
 
 
-def head(figure: style.Figure, axes: Iterable[style.Axes], data: Curves) -> float:
+def head(figure: style.Figure, axes: Iterable[style.Axes], data: FigureRuns) -> float:
     """Put the legend at the top of a figure, and below it what is not as in the whole study.
 
     Returns the inches above the panels, with room for a title.
@@ -200,29 +200,31 @@ def _place(figure: style.Figure, room: float) -> None:
 
 
 def draw_curves(
-    axis: style.Axes, curves: Sequence[Curve], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
+    axis: style.Axes, runs: Sequence[Trace], measure: Measure, key: Key, lines: Sequence[str], look: Look, inks: Inks
 ) -> list[Array]:
-    """Draw the runs of settings, and return the values that were drawn.
+    """Draw a line for each label of a key, and return the values that were drawn.
 
     No setting hides another: single runs of the first are above those of the others, middle lines are above all runs,
     and there the first, whose stroke is solid, is below the others, which have gaps. The middle line of steps, which
     jump from one iteration to the next, is smoothed.
     """
     known, shown = numbers(lines), []
-    for place, curve in enumerate(curves):
-        label, under = key.of(curve), 1.0 - place / len(curves)
+    drawn = labels_by(key, runs)
+    for place, label in enumerate(drawn):
+        x, rows = rows_of([run for run in runs if key.of(run) == label], measure.name)
+        under = 1.0 - place / len(drawn)
         line = stroke(known[label], inks)
-        middle: Band = quantiles(curve, measure) if look is Look.RUNS else cloud(curve, measure)
+        middle = (quantiles if look is Look.RUNS else cloud)(x, rows, measure)
         if look is Look.CLOUD:
             axis.fill_between(middle.x, middle.low, middle.high, color=line.color, alpha=0.18, linewidth=0)
             shown.append(np.concatenate([middle.low, middle.high]))
         else:
-            shown.append(measure.shown(curve.runs).ravel())
+            shown.append(measure.shown(rows).ravel())
             thin: dict[str, Any] = {"linewidth": 0.5, "linestyle": "-", "alpha": 0.28}
             if look is Look.DOTTED:
                 thin = {"linewidth": 0.7, "linestyle": ":", "alpha": 0.45}
-            for run in measure.shown(curve.runs):
-                axis.plot(curve.x, run, color=line.color, zorder=1.0 + under, **thin)
+            for row in measure.shown(rows):
+                axis.plot(x, row, color=line.color, zorder=1.0 + under, **thin)
         every, steps = max(1, len(middle.x) // 4), measure.name == "step"
         axis.plot(
             middle.x,
@@ -230,7 +232,7 @@ def draw_curves(
             label=labels.plain(label),
             linewidth=0.9 if steps else 1.2,
             zorder=4.0 - under,
-            **line.options(every=(every * (1 + place) // (1 + len(curves)), every)),
+            **line.options(every=(every * (1 + place) // (1 + len(drawn)), every)),
             markeredgecolor=axis.figure.get_facecolor(),
             markeredgewidth=0.4,
         )

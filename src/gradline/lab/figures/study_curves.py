@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key
-from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, Curves, missing
+from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS, FigureRuns, missing
 from gradline.lab.figures.panels import Look, grid
 from gradline.lab.methods import GROUPS
 
@@ -16,7 +16,7 @@ WORDS = {"static": "static: one mini-batch a search", "dynamic": "dynamic: one a
 BEST_ADAM = "Adam, best learning rate"
 
 
-def _check(found: Curves) -> Curves:
+def _check(found: FigureRuns) -> FigureRuns:
     if "static" not in found.values_of("sampling"):
         raise missing(f"the figure of {SAMPLING}", SAMPLING)
     return found
@@ -26,23 +26,19 @@ def _line(run: Any) -> str:
     return BEST_ADAM if run.method in GROUPS["adam"] else METHOD.of(run)
 
 
-def _with_best_adam(found: Curves) -> Curves:
-    """Return the curves with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
-    adam = tuple(GROUPS["adam"])
-    curves = [curve for curve in found.of(batch_size=100) if curve.method not in adam]
-    planned = {key: plan for key, plan in found.planned.items() if key[1] not in adam}
+def _with_best_adam(found: FigureRuns) -> FigureRuns:
+    """Return the runs with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
+    runs = [run for run in found.runs if run.batch_size == 100]
     for problem in found.values_of("problem"):
-        some = found.of(problem=problem, method=adam, batch_size=100)
-        ends = {
-            curve.method: float(np.nanmedian(np.nan_to_num(curve.runs[:, -1], nan=np.inf)))
-            for curve in some
-            if curve.measure == TRAIN_LOSS.name
-        }
-        if ends:
-            best = min(ends, key=ends.__getitem__)
-            curves += [curve for curve in some if curve.method == best]
-            planned |= {key: plan for key, plan in found.planned.items() if key[:2] == (problem, best)}
-    return Curves(tuple(curves), planned)
+        grid = [run for run in runs if run.problem == problem and run.method in GROUPS["adam"]]
+        ends: dict[str, list[float]] = {}
+        for run in grid:
+            ends.setdefault(run.method, []).append(float(np.nan_to_num(run.on_grid("train_loss")[-1], nan=np.inf)))
+        best = min(ends, key=lambda method: np.nanmedian(ends[method]), default="")
+        runs = [run for run in runs if run not in grid or run.method == best]
+    shown = {(run.problem, run.method) for run in runs}
+    planned = {key: plan for key, plan in found.planned.items() if key[1] not in GROUPS["adam"] or key[:2] in shown}
+    return FigureRuns(tuple(runs), planned)
 
 
 ENTRIES = (

@@ -6,7 +6,7 @@ import numpy as np
 
 from gradline.lab.figures import labels, style
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM
-from gradline.lab.figures.curves import ANGLE, Curves, curves_of, quantiles
+from gradline.lab.figures.curves import ANGLE, FigureRuns, figure_runs, quantiles, rows_of
 from gradline.lab.figures.panels import smooth
 from gradline.lab.findings.reading import Source
 from gradline.plot.inks import LIGHT, Inks, stroke
@@ -21,14 +21,15 @@ CAPTION = (
 )
 NEEDS = ("direction-quality",)
 KEYS = (METHOD, PROBLEM, BATCH)
+MEASURES = (ANGLE,)
 
 
-def data(source: Source) -> Curves:
-    """Return the curves of the runs of a source."""
-    return curves_of(source, (ANGLE,), what="the figure of direction-quality", study=NEEDS[0], angled=True)
+def data(source: Source) -> FigureRuns:
+    """Return the runs of a source whose angles were measured."""
+    return figure_runs(source, what="the figure of direction-quality", study=NEEDS[0], angled=True)
 
 
-def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
+def draw(data: FigureRuns, inks: Inks = LIGHT) -> style.Figure:
     """Draw for each problem the angle along training, above, and against the batch size, below."""
     problems = data.values_of("problem")
     sizes = sorted(data.values_of("batch_size"))
@@ -37,15 +38,17 @@ def draw(data: Curves, inks: Inks = LIGHT) -> style.Figure:
         for (above, below), problem in zip(axes.T, problems, strict=True):
             middles = []
             for size in sizes:
-                for curve in data.of(problem=problem, batch_size=size):
-                    band = quantiles(curve, ANGLE)
+                runs = [run for run in data.runs if (run.problem, run.batch_size) == (problem, size)]
+                if runs:
+                    x, rows = rows_of(runs, "angle")
+                    band = quantiles(x, rows, ANGLE)
                     every, place = max(1, len(band.x) // 4), sizes.index(size)
                     above.plot(
                         *(band.x, smooth(np.degrees(band.middle))),
                         label=labels.batch(size), linewidth=1.1,
                         **stroke(place, inks).options(every=(every * place // len(sizes), every)),
                     )  # fmt: skip
-                    angles = np.degrees(curve.runs[np.isfinite(curve.runs)])
+                    angles = np.degrees(rows[np.isfinite(rows)])
                     middles.append((size, *(np.quantile(angles, [0.5, 0.25, 0.75]) if angles.size else [np.nan] * 3)))
             x, middle, low, high = np.array(middles).T
             below.errorbar(

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradline.lab.figures import labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, Entry, Key
-from gradline.lab.figures.curves import STEP, TRAIN_ERROR, Curves, missing
+from gradline.lab.figures.curves import STEP, TRAIN_ERROR, FigureRuns, missing
 from gradline.lab.figures.panels import ZERO, Look, grid
 
 
@@ -16,7 +16,7 @@ def _variants(study: str, suffix: str, plain: str, changed: str, title: str, abo
     The names of changed problems end with `suffix`; lines are called by their method, and `plain` or `changed`.
     """
 
-    def pairs(found: Curves) -> Curves:
+    def pairs(found: FigureRuns) -> FigureRuns:
         problems = found.values_of("problem")
         networks = [name for name in problems if name + suffix in problems]
         if not networks:

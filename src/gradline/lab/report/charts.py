@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradline.lab.figures import FIGURES, Entry, labels
+from gradline.lab.figures import FIGURES, labels
 from gradline.lab.figures.catalogue import BATCH, METHOD, PROBLEM, Key, labels_by
-from gradline.lab.figures.curves import MEASURES, Curves, Measure, MissingRuns, setting_of
+from gradline.lab.figures.curves import MEASURES, FigureRuns, Measure, MissingRuns
 from gradline.lab.figures.line_styles import numbers as numbers_of
 from gradline.lab.findings.traces import LOGARITHMS, Trace
 from gradline.plot.inks import DARK, DASHES, LIGHT, MARKERS, stroke
@@ -41,8 +41,13 @@ panel and line of each. `paper` is what the paper says, `notes` what is missing 
 
 
 def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], list[str]]:
-    """Return charts of the figures of curves, data of the other figures, and why figures without runs are left out."""
-    charts, others, left_out = [], {}, []
+    """Return charts of the figures of curves, data of the other figures, and why figures without runs are left out.
+
+    The last chart is of the runs that no other figure shows, if there are any.
+    """
+    places = {id(run): place for place, run in enumerate(runs)}
+    charts: list[Chart] = []
+    others, left_out = {}, []
     for name, figure in FIGURES.items():
         if not figure.needs or figure.compares:
             continue
@@ -51,68 +56,52 @@ def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], l
         except MissingRuns as reason:
             left_out.append(str(reason))
             continue
-        if isinstance(found, Curves):
-            charts.append(_chart(name, figure, found, runs))
+        if isinstance(found, FigureRuns):
+            words = (figure.heading, f"{figure.about or figure.caption}.")
+            chart = _chart(name, *words, found.runs, figure.keys, places, figure.measures)
+            looks = LOOKS if figure.means else LOOKS[::-1]
+            charts.append(chart | {"paper": figure.paper, "notes": found.notes(), "looks": looks})
         else:
             others[name] = found
+    shown = {number for chart in charts for number, *_ in chart["runs"]}
+    if "study_direction_vs_step" in others:
+        shown |= {place for place, run in enumerate(runs) if run.direction_batch_size is not None}
+    if rest := [run for place, run in enumerate(runs) if place not in shown]:
+        words = ("Other runs", "Runs that none of the figures above shows.")
+        if not charts:
+            words = ("All runs", "Every run in the directory.")
+        charts.append(_chart("other_runs", *words, rest, (PROBLEM, BATCH, _line_of(rest)), places))
     return charts, others, left_out
 
 
-def _chart(name: str, figure: Entry, found: Curves, runs: Sequence[Trace]) -> Chart:
-    settings = {setting_of(curve) for curve in found.curves}
-    angled = "angle" in found.values_of("measure")
-    budgets = {
-        curve.problem: int(curve.x[-1]) for curve in found.curves if MEASURES[curve.measure].against == "evaluations"
-    }
-    chosen = [
-        (number, run)
-        for number, run in enumerate(runs)
-        if setting_of(run) in settings and run.angled == angled and run.budget == budgets.get(run.problem)
-    ]
-    first = list(figure.measures) or [MEASURES[measure] for measure in found.values_of("measure")]
-    made = _made(name, figure.heading, f"{figure.about or figure.caption}.", chosen, figure.keys, first)
-    return made | {"paper": figure.paper, "notes": found.notes(), "looks": LOOKS if figure.means else LOOKS[::-1]}
-
-
-def remaining(runs: Sequence[Trace], made: Sequence[Chart], *, directions: bool) -> list[Chart]:
-    """Return a chart of the runs that no other chart shows, in a list; an empty list if there are none.
-
-    `directions` says whether runs whose directions had batches of their own are shown elsewhere.
-    """
-    shown = {number for chart in made for number, *_ in chart["runs"]}
-    shown |= {number for number, run in enumerate(runs) if directions and run.direction_batch_size is not None}
-    rest = [(number, run) for number, run in enumerate(runs) if number not in shown]
-    if not rest:
-        return []
-    samplings = len({run.sampling for _, run in rest}) > 1
-    budgets = len({run.budget for _, run in rest}) > 1
+def _line_of(runs: Sequence[Trace]) -> Key:
+    """Return a key that tells all these runs of a problem and batch size apart."""
+    samplings, budgets = ({getattr(run, name) for run in runs} for name in ("sampling", "budget"))
 
     def line(run: Trace) -> str:
         parts = [METHOD.of(run)]
-        parts += [run.sampling] if samplings else []
+        parts += [run.sampling] if len(samplings) > 1 else []
         parts += [] if run.direction_batch_size is None else [f"direction of {run.direction_batch_size}"]
-        parts += [f"{run.budget:,} evaluations"] if budgets else []
+        parts += [f"{run.budget:,} evaluations"] if len(budgets) > 1 else []
         return ", ".join(parts)
 
-    words = ("Other runs", "Runs that none of the figures above shows.")
-    if not made:
-        words = ("All runs", "Every run in the directory.")
-    return [_made("other_runs", *words, rest, (PROBLEM, BATCH, Key("Method", line)), [])]
+    return Key("Method", line)
 
 
-def _made(
+def _chart(
     name: str,
     title: str,
     caption: str,
-    runs: Sequence[tuple[int, Trace]],
+    runs: Sequence[Trace],
     keys: tuple[Key, Key, Key],
-    first: Sequence[Measure],
+    places: Mapping[int, int],
+    first: Sequence[Measure] = (),
 ) -> Chart:
-    runs = sorted(runs, key=lambda pair: _order(pair[1]))
-    facets, panels, lines = (labels_by(key, [run for _, run in runs]) for key in keys)
-    measured = [name for name in MEASURES if any(np.isfinite(run.columns[name]).any() for _, run in runs)]
-    shown = [measure for measure in first if measure.name in measured]
-    shown += [MEASURES[name] for name in measured if name not in {measure.name for measure in shown}]
+    runs = sorted(runs, key=_order)
+    facets, panels, lines = found = [labels_by(key, runs) for key in keys]
+    measured = [name for name in MEASURES if any(np.isfinite(run.columns[name]).any() for run in runs)]
+    shown = {measure.name: measure for measure in first if measure.name in measured}
+    shown |= {name: MEASURES[name] for name in measured if name not in shown}
     return {
         "id": name,
         "title": title,
@@ -123,10 +112,10 @@ def _made(
         "panels": panels,
         "line_name": keys[2].title,
         "lines": [{"label": label, **style} for label, style in zip(lines, line_styles(lines), strict=True)],
-        "measures": [{**measure._asdict(), "against": measure.against} for measure in shown],
+        "measures": [{**measure._asdict(), "against": measure.against} for measure in shown.values()],
         "runs": [
-            (number, facets.index(keys[0].of(run)), panels.index(keys[1].of(run)), lines.index(keys[2].of(run)))
-            for number, run in runs
+            (places[id(run)], *(names.index(key.of(run)) for names, key in zip(found, keys, strict=True)))
+            for run in runs
         ],
         "paper": "",
         "notes": [],
@@ -135,13 +124,8 @@ def _made(
 
 
 def _order(run: Trace) -> tuple[Any, ...]:
-    return (
-        *labels.order(run.problem, run.method),
-        *setting_of(run)[2:4],
-        run.direction_batch_size or 0,
-        run.budget,
-        run.seed,
-    )
+    names = labels.order(run.problem, run.method)
+    return *names, run.batch_size, run.sampling, run.direction_batch_size or 0, run.budget, run.seed
 
 
 def run_table(runs: Sequence[Trace]) -> list[dict[str, Any]]:

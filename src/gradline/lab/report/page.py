@@ -73,7 +73,6 @@ def write(
         raise NoResults(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
     table = summary_frame([run.row for run in runs])
     curves, others, left_out = charts.figure_charts(runs)
-    curves += charts.remaining(runs, curves, directions="study_direction_vs_step" in others)
     say("making single searches")
     singles, not_shown = searches([run.run for run in runs])
     best, ended = overview(table), endings(table)
