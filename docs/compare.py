@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
 from gradline.lab.figures import FIGURES, style
-from gradline.lab.figures.compare_losses import draw_losses, loss_panels
+from gradline.lab.figures.compare_losses import draw_losses
 from gradline.lab.figures.train_questions import compute_data
 from gradline.lab.findings import reading
 from gradline.lab.findings.cases import OURS, Case, MethodRuns
@@ -421,7 +421,7 @@ def pictures(packed: Packed, known: Comparison) -> dict[str, Callable[[Inks], Fi
     found = _figures(packed, "compare_heat", "compare_profile")
     for name, held_out in (("tuning", False), ("held-out", True)):
         cases = known.part(names_of(known, held_out=held_out))
-        found[f"compare-{name}"] = partial(draw_losses, loss_panels(cases, known.drawn, points=POINTS))
+        found[f"compare-{name}"] = partial(draw_losses, cases, known.drawn, points=POINTS)
     return found
 
 

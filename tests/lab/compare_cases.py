@@ -103,10 +103,15 @@ def trace(method, losses, *, seed=0, problem="tiny", thirds=None, seconds=1.0, *
 
 def cases_of(traces, target=None):
     """The cases of traces, each method as it is in a comparison, with one target for all settings."""
+    return comparison_of(traces, target).cases
+
+
+def comparison_of(traces, target=None):
+    """A comparison of traces, with one target for all settings."""
     runs = sorted(traces, key=lambda one: one.seed)
     first = {one.setting: one.run for one in runs}
     settings = [
         Setting(problem=one.problem, batch_size=one.batch_size, budget=one.budget, target=target)
         for one in first.values()
     ]
-    return Comparison(tuple(runs), tuple(settings)).cases
+    return Comparison(tuple(runs), tuple(settings))

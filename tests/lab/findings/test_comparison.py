@@ -92,15 +92,13 @@ def test_where_all_fail_nobody_is_the_best():
 
 
 def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
-    data = compare_heat.heat(known)
-    assert data.methods == tuple(score.method for score in known.scores())
-    assert [column.held_out for column in data.columns] == [False, False, False, True]
-    assert data.behind.shape == (4, 4)
-    axis = compare_heat.draw(data, DARK).axes[0]
+    behind = decades(known.cases)
+    assert behind.shape == (4, 4)
+    axis = compare_heat.draw(known, DARK).axes[0]
     crosses, dots = (line for line in axis.lines if line.get_marker() in "xo")
-    assert (crosses.get_marker(), len(crosses.get_xdata())) == ("x", int(np.isposinf(data.behind).sum()))
+    assert (crosses.get_marker(), len(crosses.get_xdata())) == ("x", int(np.isposinf(behind).sum().sum()))
     assert (dots.get_marker(), len(dots.get_xdata())) == ("o", 5)  # two share the best loss of regression/1000
-    assert [label.get_text() for label in axis.get_yticklabels()] == list(data.methods)
+    assert [label.get_text() for label in axis.get_yticklabels()] == [score.method for score in known.scores()]
     assert [label.get_fontweight() for label in axis.get_yticklabels()][:2] == ["bold", "normal"]
 
 

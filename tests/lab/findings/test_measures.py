@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pandas as pd
 import pytest
-from lab.compare_cases import cases_of, trace
+from lab.compare_cases import cases_of, comparison_of, trace
 
 from gradline.lab.figures import compare_profile
-from gradline.lab.figures.compare_losses import draw_losses, loss_panels
-from gradline.lab.figures.compare_profile import FARTHEST, outlines
-from gradline.lab.figures.curves import TEST_ERROR
+from gradline.lab.figures.compare_losses import bands_of, draw_losses
+from gradline.lab.figures.compare_profile import FARTHEST, corners
+from gradline.lab.figures.curves import TEST_ERROR, TRAIN_LOSS
 from gradline.lab.findings.cases import spread
 from gradline.lab.findings.comparison import costs, leading, ratios
 from gradline.lab.jobs.result import Status
@@ -26,10 +26,14 @@ COSTS = {
 
 
 @pytest.fixture
-def cases():
-    return cases_of(
-        (trace(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items()), 1.0
-    )
+def known():
+    found = (trace(method, losses, problem=problem) for method, of in COSTS.items() for problem, losses in of.items())
+    return comparison_of(found, 1.0)
+
+
+@pytest.fixture
+def cases(known):
+    return known.cases
 
 
 def test_evaluations_to_a_target_are_those_of_the_first_measurement_at_or_below_it():
@@ -124,22 +128,17 @@ def test_some_are_always_shown_and_then_those_that_are_most_often_near_the_best(
 
 
 def test_the_best_of_a_setting_is_the_best_of_all_whoever_is_drawn(cases):
-    ((x, _),) = outlines(cases, ["a"]).corners.values()
+    ((x, _),) = corners(cases, ["a"]).values()
     np.testing.assert_array_equal(x, [1, 1, 4, FARTHEST])  # on q it needs four times as many as b
 
 
-def test_the_figure_of_profiles_has_the_profiles(cases):
-    data = outlines(cases, ["a", "b", "c"])
-    x, shares = data.corners["a"]
-    assert data.settings == 3
+def test_the_figure_of_profiles_has_the_profiles(known, cases):
+    x, shares = corners(cases, ["a", "b", "c"])["a"]
     np.testing.assert_array_equal(x, [1, 1, 4, FARTHEST])
     np.testing.assert_allclose(shares, [0, 1 / 3, 2 / 3, 2 / 3])
-    figure = compare_profile.draw(data)
-    assert [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"] == [
-        "a",
-        "b",
-        "c",
-    ]
+    figure = compare_profile.draw(known)
+    steps = [line.get_label() for line in figure.axes[0].lines if line.get_drawstyle() == "steps-post"]
+    assert steps == ["b", "a", "c"]
     assert [text.get_text() for text in figure.axes[0].texts] == ["c", "a", "b"]  # from below, as high as they get
 
 
@@ -151,30 +150,28 @@ def test_the_figure_of_losses_has_medians_and_ranges():
             trace("a", [8.0, 5.0], seed=2, status=Status.DIVERGED),
         ]
     )
-    (panel,) = loss_panels(made, ["a"])
-    band = panel.bands["a"]
+    band = bands_of(made[0].entries, TRAIN_LOSS, "evaluations", 300)["a"]
     np.testing.assert_array_equal(band.x, np.arange(11.0))
     np.testing.assert_array_equal(band.middle[:3], [8.0, 5.0, 2.0])
     np.testing.assert_array_equal(band.low[:3], [8.0, 4.0, 1.0])
     np.testing.assert_array_equal(band.high[:3], [8.0, 6.0, np.inf])
-    figure = draw_losses([panel])
+    figure = draw_losses(made, ["a"])
     assert figure.axes[0].get_title() == "tiny, B = 5"
 
 
 def test_no_two_of_twenty_lines_look_the_same():
     names = [f"method-{place}" for place in range(20)]
     made = cases_of(trace(name, [8.0, 4.0]) for name in names)
-    figure = draw_losses(loss_panels(made, names))
+    figure = draw_losses(made, names)
     looks = {(line.get_color(), line.get_linestyle(), line.get_marker()) for line in figure.axes[0].lines}
     assert len(looks) == 20
 
 
 def test_test_errors_against_seconds_share_the_time_of_the_slowest():
     made = cases_of([trace("a", [8.0, 4.0], seconds=1.0), trace("b", [8.0, 6.0], seconds=3.0)])
-    (panel,) = loss_panels(made, ["a", "b"], measure=TEST_ERROR, against="seconds")
-    quick, slow = panel.bands.values()
+    quick, slow = bands_of(made[0].entries, TEST_ERROR, "seconds", 300).values()
     assert quick.x[-1] == slow.x[-1] == 3.0
     assert quick.middle[np.searchsorted(quick.x, 1.0)] == 8.0  # twice the loss
     assert slow.middle[np.searchsorted(slow.x, 1.0)] == 16.0
-    figure = draw_losses([panel])
+    figure = draw_losses(made, ["a", "b"], measures=[TEST_ERROR], against="seconds")
     assert (figure.axes[0].get_xlabel(), figure.axes[0].get_ylabel()) == ("seconds", "test error")

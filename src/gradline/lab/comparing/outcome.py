@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gradline.lab.figures import style
-from gradline.lab.figures.compare_losses import VALIDATION_ERROR, VALIDATION_LOSS, draw_losses, loss_panels
+from gradline.lab.figures.compare_losses import VALIDATION_ERROR, VALIDATION_LOSS, draw_losses
 from gradline.lab.findings.cases import Case, MethodRuns, Spread
 from gradline.lab.findings.traces import Trace, thin
 from gradline.lab.jobs.store import Store
@@ -179,8 +178,7 @@ def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     # With more places than were measured, lines would have steps.
     points = max(1, *(run.counted - 1 for run in found.runs))
     case = Case(found.study.settings[0], entries)
-    panels = [loss_panels([case], list(entries), measure=measure, points=points) for measure in measures]
-    return draw_losses(list(chain(*panels)), inks)
+    return draw_losses([case], list(entries), inks, measures=measures, points=points)
 
 
 def write(found: Outcome, directory: Path) -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
 
 import numpy as np
 
@@ -12,8 +11,7 @@ from gradline.lab.figures.curves import compared
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.cases import Case
-from gradline.lab.findings.comparison import costs, ratios
-from gradline.lab.findings.reading import Source
+from gradline.lab.findings.comparison import Comparison, costs, ratios
 from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks
 
@@ -27,45 +25,35 @@ FARTHEST = 64.0
 """The largest ratio that is shown."""
 
 
-class Outlines(NamedTuple):
-    """Performance profiles as they are drawn: corners of each method's steps, as ratios and shares of settings."""
-
-    corners: dict[str, tuple[Array, Array]]
-    settings: int
+data = compared
 
 
-def data(source: Source) -> Outlines:
-    """Return the profiles of the methods that are drawn."""
-    known = compared(source)
-    return outlines(known.cases, known.drawn)
-
-
-def outlines(cases: Iterable[Case], shown: Sequence[str]) -> Outlines:
-    """Return the profiles of some methods over the settings on which all were run, from ratio 1 to `FARTHEST`.
+def corners(cases: Iterable[Case], shown: Sequence[str]) -> dict[str, tuple[Array, Array]]:
+    """Return the corners of methods' profiles: ratios from 1 to `FARTHEST`, and shares of the settings that all ran on.
 
     The best one of a setting is the best of all methods, drawn or not.
     """
     found = ratios(costs(cases))
-    corners = {}
+    made = {}
     for method in shown:
         own = found.loc[method].to_numpy()
         seen = np.sort(own[own <= FARTHEST])
-        shares = np.arange(len(seen) + 1) / max(len(found.columns), 1)
-        corners[method] = np.array([1.0, *seen, FARTHEST]), np.array([*shares, shares[-1]])
-    return Outlines(corners, len(found.columns))
+        shares = np.arange(len(seen) + 1) / max(len(own), 1)
+        made[method] = np.array([1.0, *seen, FARTHEST]), np.array([*shares, shares[-1]])
+    return made
 
 
-def draw(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
+def draw(data: Comparison, inks: Inks = LIGHT) -> style.Figure:
     """Draw one panel: a step line for each method, with its name at the right end."""
-    known = styles(list(data.corners), inks)
+    known, lines = styles(data.drawn, inks), corners(data.cases, data.drawn)
     with style.settings(inks):
         figure, axes = style.panels(1, 1, height=4.4)
         axis = axes[0, 0]
-        for method, (x, shares) in data.corners.items():
+        for method, (x, shares) in lines.items():
             options = known[method].options(every=slice(1, -1, max(len(x) // 3, 1)))
             axis.step(x, shares, where="post", label=plain(method), **options)
-        ends = {method: float(shares[-1]) for method, (_, shares) in data.corners.items()}
-        ordered = sorted(ends, key=lambda method: (ends[method], data.corners[method][1].mean()))
+        ends = {method: float(shares[-1]) for method, (_, shares) in lines.items()}
+        ordered = sorted(ends, key=lambda method: (ends[method], lines[method][1].mean()))
         for method, height in zip(ordered, apart([ends[method] for method in ordered], 0.052, 1.02), strict=True):
             look = known[method]
             # From the end of the line to its name, and there the line once more, as in a legend.
@@ -82,7 +70,7 @@ def draw(data: Outlines, inks: Inks = LIGHT) -> style.Figure:
         axis.set_yticks(np.linspace(0.0, 1.0, 6), [f"{share} %" for share in range(0, 101, 20)])
         axis.grid(axis="y", color=inks.faint, linewidth=0.4, alpha=0.6)
         axis.set_xlabel("evaluations to the target, over those of the best method")
-        axis.set_ylabel(f"share of {data.settings} settings")
+        axis.set_ylabel(f"share of {len(data.shared())} settings")
     return figure
 
 
