@@ -350,7 +350,7 @@ def train_compute(packed: Packed, training: TrainingCases) -> str:
     )
     rows = [
         [
-            f"`{spent.case}`",
+            f"`{spent.case.name}`",
             count(spent.ours) if spent.reached else f"not in {count(spent.ours)}",
             count(spent.tuned),
             str(spent.candidates),
