@@ -80,20 +80,23 @@ def test_a_trace_of_a_table():
     np.testing.assert_array_equal(run.on_grid("iterations"), [0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1])
     np.testing.assert_array_equal(run.on_grid("train_loss"), [4, 4, 4, 4, 1, 1, 1, 1, 1, 1, 1])
     np.testing.assert_array_equal(run.on_grid("step"), [NAN] * 4 + [0.1] * 7)
-    np.testing.assert_array_equal(run.step_iterations, [1, 2])
-    np.testing.assert_array_equal(run.steps, [0.1, 10.0])
     assert [run.summary[f"probes_{name}"] for name in ("min", "max", "max_later", "mean")] == [3, 6, 6, 4.5]
     assert run.direction_batch_size is None
     assert not run.angled
 
 
-def test_steps_are_thinned_on_one_grid_for_all_runs_of_a_budget():
-    table = result(budget=3000)
-    columns = {name: np.zeros(4000, dtype=values.dtype) for name, values in table.columns.items()}
-    columns |= dict.fromkeys(("iteration", "evaluations", "step"), np.arange(4000.0))
-    run = thin(replace(table, columns=columns))
-    assert run.step_iterations[:3].tolist() == [1, 6, 11]
-    np.testing.assert_array_equal(run.steps, run.step_iterations)
+def test_steps_are_against_iterations_as_far_as_each_run_goes():
+    short, long = trace(), trace(seed=1)
+    columns = {name: np.append(values, np.nan) for name, values in long.columns.items()}
+    columns |= {
+        "iterations": np.array([0, 1, 3]),
+        "evaluations": np.array([0, 4, 9]),
+        "step": np.array([NAN, 0.1, 10.0]),
+    }
+    long = replace(long, columns=columns)
+    at, steps = rows_of([short, long], STEP)
+    np.testing.assert_array_equal(at, [0, 1, 2, 3])
+    np.testing.assert_array_equal(steps, [[NAN, 0.1, NAN, NAN], [NAN, 0.1, 0.1, 10.0]])
 
 
 def test_the_cloud_of_logarithms_by_hand():
@@ -142,13 +145,13 @@ def test_runs_of_a_setting_come_together():
     runs = [trace(seed=1), trace(seed=0, losses=(2.0, 3.0)), trace(method="prls")]
     chosen = select(runs, problems=["bcwd-logr"], methods=["prls", "gols-i"])
     assert [(run.method, run.seed) for run in chosen] == [("prls", 0), ("gols-i", 0), ("gols-i", 1)]
-    at, losses = rows_of(chosen[1:], "train_loss")
+    at, losses = rows_of(chosen[1:], TRAIN_LOSS)
     assert at.tolist() == list(range(11))
     assert losses[:, 0].tolist() == [2.0, 4.0]
     assert losses[:, -1].tolist() == [3.0, 1.0]
-    at, steps = rows_of(chosen[:1], "step")
-    assert at.tolist() == [1.0, 2.0]
-    assert steps.tolist() == [[0.1, 10.0]]
+    at, steps = rows_of(chosen[:1], STEP)
+    assert at.tolist() == [0.0, 1.0]
+    np.testing.assert_array_equal(steps, [[NAN, 0.1]])
 
 
 def test_of_several_budgets_the_usual_one_is_taken():

@@ -12,7 +12,7 @@ import pytest
 import gradline
 from gradline.lab import results, summary
 from gradline.lab.figures import FIGURES, save, study_direction_vs_step, table_3
-from gradline.lab.figures.curves import FigureRuns, MissingRuns, rows_of
+from gradline.lab.figures.curves import STEP, TRAIN_LOSS, FigureRuns, MissingRuns, rows_of
 from gradline.lab.findings.reading import traces
 from gradline.lab.report.charts import figure_charts
 from gradline.lab.studies import available
@@ -88,7 +88,7 @@ def test_figure_8_has_what_the_store_has(store):
     table = table[table["direction_batch_size"].isna() & ~table["key"].isin(with_angles)]
     assert table["key"].nunique() == 1
     runs = some(FIGURES["figure_8"].data(store), problem="bcwd-netpi", method="gols-i", batch_size=10, seed=1)
-    _, (loss,) = rows_of(runs, "train_loss")
+    _, (loss,) = rows_of(runs, TRAIN_LOSS)
     measured = table[table["train_loss"].notna() & (table["evaluations"] <= 60)]
     assert loss[-1] == measured["train_loss"].iloc[-1]
 
@@ -105,7 +105,7 @@ def test_figure_9_is_of_the_long_runs(runs):
     data = FIGURES["figure_9"].data(runs)
     assert data.values_of("method") == ["gols-i", "fixed-1", "fixed-10", "fixed-100"]
     assert {run.budget for run in data.runs} == {120}
-    _, steps = rows_of(some(data, method="fixed-10", batch_size=10), "step")
+    _, steps = rows_of(some(data, method="fixed-10", batch_size=10), STEP)
     assert set(steps[~np.isnan(steps)]) == {10.0}
 
 
@@ -114,7 +114,7 @@ def test_figure_14_means_go_as_far_as_all_runs(runs):
     (_, steps, *_) = FIGURES["figure_14"].draw(data).axes
     means = [line for line in steps.lines if not line.get_label().startswith("_")]
     for method, mean in zip(data.values_of("method"), means, strict=True):
-        x, rows = rows_of(some(data, method=method), "step")
+        x, rows = rows_of(some(data, method=method), STEP)
         assert mean.get_xdata()[-1] == x[min(np.flatnonzero(~np.isnan(row))[-1] for row in rows)]
 
 

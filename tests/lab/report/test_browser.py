@@ -137,7 +137,7 @@ def test_means_are_those_of_the_figures(watched, store):
                 runs = [
                     run for run in data.runs if (run.problem, run.method, run.batch_size) == (problem, method, size)
                 ]
-                band = cloud(*rows_of(runs, measure.name), measure)
+                band = cloud(*rows_of(runs, measure), measure)
                 np.testing.assert_array_equal(trace["x"], band.x)
                 np.testing.assert_allclose(numbers(trace["y"]), band.middle, rtol=3e-3)
 

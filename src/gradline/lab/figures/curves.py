@@ -20,9 +20,9 @@ from gradline.lab import studies
 from gradline.lab.figures import labels
 from gradline.lab.findings.comparison import Comparison, compare
 from gradline.lab.findings.reading import Source, traces
-from gradline.lab.findings.traces import Trace
+from gradline.lab.findings.traces import Trace, grid_of
 from gradline.lab.findings.training import TrainingCases, trained
-from gradline.lab.jobs.result import Array
+from gradline.lab.jobs.result import Array, held
 
 NUGGET = 1e-4
 """Added to errors before their logarithm is taken, so that zero can be shown."""
@@ -145,24 +145,22 @@ class Band(NamedTuple):
     high: Array
 
 
-def rows_of(runs: Sequence[Trace], measure: str) -> tuple[Array, Array]:
+def rows_of(runs: Sequence[Trace], measure: Measure) -> tuple[Array, Array]:
     """Return x and a row of values for each run: of steps against iterations, NaN beyond the end of a run."""
-    if measure != "step":
-        return runs[0].grid, np.stack([run.on_grid(measure) for run in runs])
-    longest = max(runs, key=lambda run: len(run.steps))
-    rows = np.full((len(runs), len(longest.steps)), np.nan)
-    for row, run in zip(rows, runs, strict=True):
-        row[: len(run.steps)] = run.steps
-    return longest.step_iterations, rows
+    if measure.against == "evaluations":
+        return runs[0].grid, np.stack([run.on_grid(measure.name) for run in runs])
+    known = [run.columns["iterations"][: run.counted] for run in runs]
+    x = grid_of(int(max(at[-1] for at in known)), runs[0].points)
+    rows = [held(at, run.columns[measure.name][: run.counted], x) for at, run in zip(known, runs, strict=True)]
+    return x, np.stack([np.where(x <= at[-1], row, np.nan) for at, row in zip(known, rows, strict=True)])
 
 
 def _common(x: Array, rows: Array, measure: Measure) -> tuple[Array, Array]:
-    """Return x and values up to the end of the shortest run, where x is iterations."""
-    if measure.name != "step":
+    """Return x and values; where x is iterations, those that all runs have."""
+    if measure.against == "evaluations":
         return x, rows
-    ends = [np.flatnonzero(~np.isnan(row)) for row in rows]
-    shortest = min((int(end[-1]) + 1 if len(end) else 0 for end in ends), default=0)
-    return x[:shortest], rows[:, :shortest]
+    there = np.flatnonzero(~np.isnan(rows).any(axis=0))
+    return x[there], rows[:, there]
 
 
 def cloud(x: Array, rows: Array, measure: Measure) -> Band:

@@ -211,7 +211,7 @@ def draw_curves(
     known, shown = numbers(lines), []
     drawn = labels_by(key, runs)
     for place, label in enumerate(drawn):
-        x, rows = rows_of([run for run in runs if key.of(run) == label], measure.name)
+        x, rows = rows_of([run for run in runs if key.of(run) == label], measure)
         under = 1.0 - place / len(drawn)
         line = stroke(known[label], inks)
         middle = (quantiles if look is Look.RUNS else cloud)(x, rows, measure)

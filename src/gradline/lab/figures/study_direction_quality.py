@@ -40,7 +40,7 @@ def draw(data: FigureRuns, inks: Inks = LIGHT) -> style.Figure:
             for size in sizes:
                 runs = [run for run in data.runs if (run.problem, run.batch_size) == (problem, size)]
                 if runs:
-                    x, rows = rows_of(runs, "angle")
+                    x, rows = rows_of(runs, ANGLE)
                     band = quantiles(x, rows, ANGLE)
                     every, place = max(1, len(band.x) // 4), sizes.index(size)
                     above.plot(

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from gradline.lab.findings.traces import COLUMNS, LOGARITHMS, PACKED_POINTS, Trace, grid_of, latest
+from gradline.lab.findings.traces import COLUMNS, LOGARITHMS, PACKED_POINTS, Trace, latest
 from gradline.lab.jobs.result import Array, Status
 from gradline.lab.jobs.runs import Run
 from gradline.lab.tools.files import Report, atomic_write
@@ -61,7 +61,7 @@ _CODES: dict[str, tuple[Callable[[Array], Array], Callable[[Array], Array]]] = {
     "evaluations": (lambda values: np.round(3.0 * values), lambda thirds: thirds / 3.0),
     "iterations": (np.round, np.round),
     **dict.fromkeys(FIVE_DIGITS, (_five_digits, _five_digits)),
-    **dict.fromkeys((*LOGARITHMS, "steps"), (_log10, lambda values: 10.0**values)),
+    **dict.fromkeys(LOGARITHMS, (_log10, lambda values: 10.0**values)),
 }
 """How the numbers of columns are packed, and read again; others are packed as they are."""
 
@@ -194,15 +194,13 @@ def _to_values(runs: Sequence[Trace], targets: Mapping[str, float]) -> dict[str,
             [row, *(plain_number(float(run.columns[name][row]), DIGITS) for name in names[1:])]
             for row in _exact(run, targets.get(run.setting))
         ]
-        counts = {"rows": run.rows, "steps": len(run.steps)}
-        lines.append({"run": values, "about": about, "summary": summary, **counts, "exact": exact})
+        lines.append({"run": values, "about": about, "summary": summary, "rows": run.rows, "exact": exact})
     (points,) = {run.points for run in runs} or {PACKED_POINTS}
-    numbers = {name: _packed(name, [run.columns[name] for run in runs]) for name in names}
     return {
         **{kind: [json.loads(text) for text in texts] for kind, texts in shared.items()},
         "points": points,
         "runs": lines,
-        "numbers": {**numbers, "steps": _packed("steps", [run.steps for run in runs])},
+        "numbers": {name: _packed(name, [run.columns[name] for run in runs]) for name in names},
     }
 
 
@@ -213,28 +211,24 @@ def _from_values(values: dict[str, Any]) -> tuple[Trace, ...]:
         run, about = line["run"], line["about"]
         run |= {"problem": values["problems"][run["problem"]], "method": values["methods"][run["method"]]}
         about |= {"status": Status(about["status"]), "versions": values["versions"][about["versions"]]}
-    # Of runs without a number of rows, these are at the points of the grid.
-    grids = [grid_of(line["run"]["budget"], points) for line in lines]
-    rows = [line.get("rows", len(grid)) for line, grid in zip(lines, grids, strict=True)]
+    rows = [line["rows"] for line in lines]
     columns = {name: _unpacked(name, numbers[name], rows) for name in COLUMNS if name in numbers}
-    columns.setdefault("evaluations", grids)
-    steps = _unpacked("steps", numbers["steps"], [line["steps"] for line in lines])
     found = []
     for number, line in enumerate(lines):
         kept = {name: np.full(rows[number], np.nan) for name in COLUMNS}
         kept |= {name: parts[number] for name, parts in columns.items()}
-        for row, *exact in line.get("exact", ()):
+        for row, *exact in line["exact"]:
             for name, value in zip(list(columns)[1:], exact, strict=True):
                 kept[name][row] = float(value)
-        trace = Trace(
-            run=Run.from_dict(line["run"]),
-            **line["about"],
-            summary={name: float(value) if value in _WORDS else value for name, value in line["summary"].items()},
-            points=points,
-            columns=kept,
-            steps=steps[number],
+        found.append(
+            Trace(
+                run=Run.from_dict(line["run"]),
+                **line["about"],
+                summary={name: float(value) if value in _WORDS else value for name, value in line["summary"].items()},
+                points=points,
+                columns=kept,
+            )
         )
-        found.append(trace)
     return tuple(found)
 
 

@@ -3,7 +3,7 @@
 The rule it obeys: nothing is interpolated. A row is one at which something was measured, and a value at so many
 evaluations is the last one measured by then. Of a run with many rows those are kept that are the last by a point of a
 grid, which all runs of one budget share, and those that measures of comparisons are read from: the first, the last
-within the budget, the last of all, and the first at a target. Steps are those of the iterations on another grid.
+within the budget, the last of all, and the first at a target.
 """
 
 from __future__ import annotations
@@ -38,15 +38,13 @@ class Trace(Header):
 
     Args:
         summary: see `gradline.lab.summary`.
-        points: intervals of the grid of evaluations; of steps there are up to twice as many.
+        points: intervals of the grid of evaluations.
         columns: those of `COLUMNS`, of the rows that are kept. What was not measured is NaN.
-        steps: accepted in the iterations `step_iterations`.
     """
 
     summary: dict[str, Any] = field(kw_only=True)
     points: int = field(kw_only=True)
     columns: Mapping[str, Array] = field(kw_only=True)
-    steps: Array = field(kw_only=True)
 
     # ---- what was run
 
@@ -148,26 +146,18 @@ class Trace(Header):
         known = ~np.isnan(values)
         return held(self.evaluations[known], values[known], self.grid)
 
-    @cached_property
-    def step_iterations(self) -> Array:
-        """Another grid: of iterations, from 1."""
-        return 1.0 + stride(self.budget, self.points) * np.arange(len(self.steps), dtype=np.float64)
-
 
 def thin(result: Result, *, points: int = POINTS, target: float | None = None) -> Trace:
     """Thin a run; `points`: as in `Trace`. The row at which a training loss is first at the target is kept."""
     columns = {name: np.asarray(result.columns[name], np.float64) for name in (*_MEASURED, "evaluations", "step")}
     columns["iterations"] = np.asarray(result.columns["iteration"], np.float64)
-    moved = columns["iterations"] > 0
+    columns["step"] = np.where(columns["iterations"] > 0, columns["step"], np.nan)
     measured = ~np.isnan(np.stack([columns[name] for name in _MEASURED])).all(axis=0)
-    steps = columns["step"][moved][:: stride(result.run.budget, points)]
-    columns["step"] = np.where(moved, columns["step"], np.nan)
     whole = Trace(
         **vars(result.header),
         summary=summary_row(result),
         points=points,
         columns={name: columns[name][measured] for name in COLUMNS},
-        steps=steps,
     )
     if whole.rows <= points + 1:
         return whole
@@ -188,8 +178,3 @@ def latest(traces: Iterable[Trace]) -> list[Trace]:
 def grid_of(budget: int, points: int = POINTS) -> Array:
     """Return the evaluations at which runs of a budget are read."""
     return np.unique(np.linspace(0.0, budget, min(budget, points) + 1).round())
-
-
-def stride(budget: int, points: int = POINTS) -> int:
-    """Return the number of iterations from one step that is kept to the next."""
-    return max(1, budget // (2 * points))
