@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,8 +25,7 @@ Mask = NDArray[np.bool_]
 BATCH_SIZE = 10
 
 
-@dataclass(frozen=True, eq=False)
-class Surface:
+class Surface(NamedTuple):
     """Values over the plane (rows are y), where they are lower than all eight neighbours, and sign changes along x."""
 
     values: Array
@@ -40,9 +39,8 @@ class Data:
 
     x: Array
     """Steps along either direction."""
-    full: Surface
-    static: tuple[Surface, ...]
-    dynamic: Surface
+    surfaces: tuple[tuple[Surface, ...], ...]
+    """With all samples, with two static mini-batches, and with dynamic ones."""
 
 
 @threads()
@@ -53,15 +51,12 @@ def data(*, training: int = 200, points: int = 41) -> Data:
     grid = np.linspace(-10.0, 10.0, points)
     options: dict[str, Any] = {"directions": (first, second), "x": grid, "y": grid, "along": first, "seed": 0}
     seen = gradline.landscape.plane(model, loss, samples, **options, batch_size=BATCH_SIZE, static=2, dynamic=1)
-    assert seen.full is not None
-    assert seen.static is not None
-    assert seen.dynamic is not None
-    return Data(
-        x=grid,
-        full=_surface(seen.full.values, seen.full.slopes),
-        static=tuple(map(_surface, seen.static.values, seen.static.slopes)),
-        dynamic=_surface(seen.dynamic.values[0], seen.dynamic.slopes[0]),
-    )
+    found = []
+    for part in (seen.full, seen.static, seen.dynamic):
+        assert part is not None
+        values, slopes = (heights.reshape(-1, points, points) for heights in (part.values, part.slopes))
+        found.append(tuple(map(_surface, values, slopes)))
+    return Data(grid, tuple(found))
 
 
 def _surface(values: Array, slopes: Array) -> Surface:
@@ -76,33 +71,26 @@ def _surface(values: Array, slopes: Array) -> Surface:
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
     """Draw surfaces in the upper row; in the lower row maps of them, with minima and sign changes marked."""
     with style.settings(inks):
-        figure: Any = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 6.0), layout="constrained")
-        grid = figure.add_gridspec(2, 3, height_ratios=[1.15, 1.0])
-        columns = (
-            ("full batch", (data.full,)),
-            (f"static, B = {BATCH_SIZE}", data.static),
-            (f"dynamic, B = {BATCH_SIZE}", (data.dynamic,)),
-        )
-        below = []
-        for column, (title, surfaces) in enumerate(columns):
-            top = figure.add_subplot(grid[0, column], projection="3d")
-            _tower(top, data, surfaces, inks)
-            style.letter(top, "abc"[column], title)
-            top.set_box_aspect(None, zoom=1.2)
-            flat = figure.add_subplot(grid[1, column])
+        figure: style.Figure = style.matplotlib("figure").Figure(figsize=(style.WIDTH, 6.0), layout="constrained")
+        solid: dict[Any, Any] = {"abc": {"projection": "3d"}}
+        axes: Any = figure.subplot_mosaic("abc;def", height_ratios=[1.15, 1.0], per_subplot_kw=solid)
+        titles = ("full batch", *(f"{sampling}, B = {BATCH_SIZE}" for sampling in ("static", "dynamic")))
+        for top, below, title, surfaces in zip("abc", "def", titles, data.surfaces, strict=True):
+            _tower(axes[top], data, surfaces, inks)
+            style.letter(axes[top], top, title)
+            axes[top].set_box_aspect(None, zoom=1.2)
+            flat = axes[below]
             look: dict[str, Any] = {"cmap": style.SURFACE, "shading": "nearest", "alpha": 0.75, "rasterized": True}
             mesh = flat.pcolormesh(data.x, data.x, surfaces[0].values, **look)
             figure.colorbar(mesh, ax=flat, label="loss F", location="bottom", pad=0.03, shrink=0.85)
-            _marks(flat, data, surfaces, inks)
+            _marks(flat, data, surfaces)
             flat.set_aspect("equal")
             flat.set_xlabel("x, along random direction 1")
             counts = " and ".join(str(int(surface.minima.sum())) for surface in surfaces)
-            plural = "minimum" if counts == "1" else "minima"
-            style.letter(flat, "def"[column], f"{counts} {plural}")
-            below.append(flat)
-        below[0].set_ylabel("y, along random direction 2")
-        style.legend(figure, below, columns=4)
-    return figure  # type: ignore[no-any-return]
+            style.letter(flat, below, f"{counts} {'minimum' if counts == '1' else 'minima'}")
+        axes["d"].set_ylabel("y, along random direction 2")
+        style.legend(figure, [axes[name] for name in "def"], columns=4)
+    return figure
 
 
 def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
@@ -123,7 +111,7 @@ def _tower(axis: Any, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> 
         axis.locator_params(axis=name, nbins=4)
 
 
-def _marks(axis: style.Axes, data: Data, surfaces: tuple[Surface, ...], inks: Inks) -> None:
+def _marks(axis: style.Axes, data: Data, surfaces: tuple[Surface, ...]) -> None:
     """Mark minima and sign changes, which a search would take for optima."""
     ink, net = LIGHT.text, LIGHT.orange  # on the colours of the surface, whatever the page
     for number, surface in enumerate(surfaces):

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 import gradline
 from gradline.lab.figures import style
 from gradline.lab.figures.iris import iris
-from gradline.lab.jobs.result import Array
 from gradline.lab.tools.threads import threads
 from gradline.plot.inks import LIGHT, Inks
 
@@ -20,86 +16,63 @@ CAPTION = (
     "next. The directional derivative can still be recognised, and is least noisy towards the edges."
 )
 
-WEIGHTS = (8, 9)
-"""Two parameters, by their numbers as torch lists them, counted from 1."""
-
-
-@dataclass(frozen=True, eq=False)
-class Data:
-    """Values, and slopes along (1, 1)/√2, over the two weights: rows are the second weight, columns the first."""
-
-    x: Array
-    """Values of either weight."""
-    full: gradline.landscape.Surfaces
-    dynamic: gradline.landscape.Surfaces
-    """With a new mini-batch at each point."""
-    batch_size: int
-    samples: int
-    value_correlation: float
-    """Between the dynamic and the full-batch values: how much of the shape is left."""
-    slope_correlation: float
-    """Between the dynamic and the full-batch slopes."""
+WEIGHTS = {8: (1, 3), 9: (2, 0)}
+"""Two parameters, by their numbers as torch lists them, counted from 1; and where they are in the first layer."""
+REACH = 10.0
+"""The largest value of either weight."""
 
 
 @threads()
-def data(*, reach: float = 10.0, points: int = 51, batch_size: int = 10, repetition: bool = True) -> Data:
+def data(
+    *, reach: float = REACH, points: int = 51, batch_size: int = 10, repetition: bool = True
+) -> gradline.landscape.Plane:
     """Evaluate the loss over two weights around 0, the other weights being those of the random start.
 
-    A sample may be drawn twice for one mini-batch, as the paper says.
+    Slopes are along (1, 1)/√2. A sample may be drawn twice for one mini-batch, as the paper says.
     """
-    import torch
-
     model, loss, samples = iris()
-    weights = torch.cat([parameter.detach().reshape(-1) for parameter in model.parameters()])
-    first, second = (torch.eye(len(weights), dtype=weights.dtype)[number - 1] for number in WEIGHTS)
-    now = [float(weights[number - 1]) for number in WEIGHTS]
-    grid = np.linspace(-reach, reach, points)
-    options: dict[str, Any] = {"batch_size": batch_size, "dynamic": 1, "repetition": repetition, "seed": 0}
-    seen = gradline.landscape.plane(
-        model, loss, samples, directions=(first, second), x=grid - now[0], y=grid - now[1], **options
-    )
-    assert seen.full is not None
-    assert seen.dynamic is not None
-    full, dynamic = seen.full, gradline.landscape.Surfaces(seen.dynamic.values[0], seen.dynamic.slopes[0])
-    return Data(
-        x=grid,
-        full=full,
-        dynamic=dynamic,
+    first, second = (gradline.landscape.weight("0.weight", *place) for place in WEIGHTS.values())
+    weights = model.get_parameter("0.weight").detach().numpy()
+    x, y = (np.linspace(-reach, reach, points) - weights[place] for place in WEIGHTS.values())
+    return gradline.landscape.plane(
+        *(model, loss, samples),
+        directions=(first, second),
+        x=x,
+        y=y,
         batch_size=batch_size,
-        samples=len(samples[0]),
-        value_correlation=float(np.corrcoef(full.values.ravel(), dynamic.values.ravel())[0, 1]),
-        slope_correlation=float(np.corrcoef(full.slopes.ravel(), dynamic.slopes.ravel())[0, 1]),
+        dynamic=1,
+        repetition=repetition,
+        seed=0,
     )
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
+def draw(data: gradline.landscape.Plane, inks: Inks = LIGHT) -> style.Figure:
     """Draw values left and slopes right; all samples above, mini-batches below, each column on one scale."""
+    full, dynamic, center = data.full, data.dynamic, data.center
+    assert full is not None
+    assert dynamic is not None
+    assert center is not None
     with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.2, subplot_kw={"projection": "3d"})
-        x, y = np.meshgrid(data.x, data.x)
-        for column, (full, dynamic, says) in enumerate(
-            (
-                (data.full.values, data.dynamic.values, "value F"),
-                (data.full.slopes, data.dynamic.slopes, "slope F' along (1, 1)/√2"),
-            )
-        ):
-            low, high = min(full.min(), dynamic.min()), max(full.max(), dynamic.max())
-            for row, heights in enumerate((full, dynamic)):
+        x, y = np.meshgrid(data.x + center[0], data.y + center[1])
+        for column, (name, words) in enumerate((("values", "value F"), ("slopes", "slope F' along (1, 1)/√2"))):
+            whole, drawn = getattr(full, name), getattr(dynamic, name)[0]
+            low, high = min(whole.min(), drawn.min()), max(whole.max(), drawn.max())
+            like = np.corrcoef(whole.ravel(), drawn.ravel())[0, 1]
+            batch = f"a new mini-batch of {data.batch_size} a point\n(correlation with {'ab'[column]}: {like:.2f})"
+            for row, (heights, about) in enumerate(((whole, "all 150 samples"), (drawn, batch))):
                 axis = axes[row, column]
                 style.surface(axis, x, y, heights, vmin=low, vmax=high)
                 axis.set_zlim(low, high)
-                axis.set_xlabel(f"weight $x_{{{WEIGHTS[0]}}}$", labelpad=-4)
-                axis.set_ylabel(f"weight $x_{{{WEIGHTS[1]}}}$", labelpad=-4)
-                axis.set_zlabel(says.split(" along")[0], labelpad=-3)
+                for number, set_label, set_ticks in zip(
+                    WEIGHTS, (axis.set_xlabel, axis.set_ylabel), (axis.set_xticks, axis.set_yticks), strict=True
+                ):
+                    set_label(f"weight $x_{{{number}}}$", labelpad=-4)
+                    set_ticks([x.min(), 0.0, x.max()])
+                axis.set_zlabel(words.split(" along")[0], labelpad=-3)
                 axis.tick_params(pad=-2)
                 axis.set_box_aspect(None, zoom=1.1)
-                axis.set_xticks([data.x[0], 0.0, data.x[-1]])
-                axis.set_yticks([data.x[0], 0.0, data.x[-1]])
                 axis.locator_params(axis="z", nbins=5)
                 axis.view_init(elev=28, azim=-125)
-                name = "abcd"[2 * row + column]
-                batch = f"all {data.samples} samples" if row == 0 else f"a new mini-batch of {data.batch_size} a point"
-                left = (data.value_correlation, data.slope_correlation)[column]
-                like = f"\n(correlation with {'ab'[column]}: {left:.2f})" if row else ""
-                style.letter(axis, name, f"{says},\n{batch}{like}")
+                style.letter(axis, "abcd"[2 * row + column], f"{words},\n{about}")
     return figure

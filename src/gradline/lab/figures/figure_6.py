@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,51 +22,31 @@ CAPTION = (
 SIZES = tuple(range(10, 151, 10))
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """What was found along the line with each size of mini-batch."""
-
-    found: gradline.landscape.Optima
-    optimum: float
-    """Where the full-batch slope changes sign: the first step after it."""
-
-    @property
-    def uniform_deviation(self) -> float:
-        """The standard deviation of steps spread evenly over the line."""
-        return float(self.found.steps[1:-1].std())
-
-
 @threads()
 def data(
     *, batch_sizes: Sequence[int] = SIZES, repeats: int = 100, points: int = 100, spacing: float = 0.002, order: int = 0
-) -> Data:
+) -> gradline.landscape.Optima:
     """Walk along -∇L of the Iris network again and again, with a new mini-batch at each step."""
-    model, loss, samples = iris()
     steps = spacing * np.arange(points, dtype=np.float64)
-    options: dict[str, Any] = {"batch_sizes": batch_sizes, "repeats": repeats, "repetition": False, "seed": order}
-    found = gradline.landscape.optima(model, loss, samples, steps=steps, **options)
-    whole = gradline.landscape.line(model, loss, samples, steps=steps, seed=order)
-    assert whole.full is not None
-    optima = whole.full.found().steps_of_sign_changes
-    return Data(found, float(optima[0]) if optima.size else float("nan"))
+    return gradline.landscape.optima(*iris(), steps=steps, batch_sizes=batch_sizes, repeats=repeats, seed=order)
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
+def draw(data: gradline.landscape.Optima, inks: Inks = LIGHT) -> style.Figure:
     """Draw how often minima (left) and sign changes (right) are found by step and batch size; below, their spreads."""
     with style.settings(inks):
         figure, axes = style.panels(2, 2, height=6.0, height_ratios=[3, 2])
-        found, sizes, spreads = data.found, list(data.found.by_size), data.found.spreads()
+        sizes, spreads = list(data.by_size), data.spreads()
         rows = np.arange(len(sizes))
         ticks = rows[:: max(1, len(rows) // 8)]
-        minima = np.stack([found[size].minima_per_walk for size in sizes])
-        changes = np.stack([found[size].sign_changes_per_walk for size in sizes])
+        minima = np.stack([data[size].minima_per_walk for size in sizes])
+        changes = np.stack([data[size].sign_changes_per_walk for size in sizes])
         most = max(minima.max(), changes.max())
         look: dict[str, Any] = {"cmap": style.SURFACE, "vmin": 0.0, "vmax": 1.0, "shading": "nearest"}
         for axis, share, name, title in (
             (axes[0, 0], minima, "a", "local minima of F"),
             (axes[0, 1], changes, "b", "sign changes of F', - to + (SNN-GPPs)"),
         ):
-            mesh = axis.pcolormesh(found.steps, rows, np.sqrt(share / most), rasterized=True, **look)
+            mesh = axis.pcolormesh(data.steps, rows, np.sqrt(share / most), rasterized=True, **look)
             axis.set_yticks(ticks, [str(sizes[row]) for row in ticks])
             axis.set_xlabel("step α along d = -∇L")
             axis.locator_params(axis="x", nbins=6)
@@ -76,7 +55,7 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
         bar = figure.colorbar(mesh, ax=axes[0], pad=0.02)
         marks = [mark for mark in (0.0, 0.01, 0.05, 0.1, 0.2, 0.4, 0.6, 0.8, 1.0) if mark <= most]
         bar.set_ticks([float(np.sqrt(mark / most)) for mark in marks], labels=[f"{mark:g}" for mark in marks])
-        bar.set_label(f"found at a step in a walk\n(mean of {found.repeats}; root scale)")
+        bar.set_label(f"found at a step in a walk\n(mean of {data.repeats}; root scale)")
         for axis, name, what, title in (
             (axes[1, 0], "c", "deviation", "standard deviation of their steps"),
             (axes[1, 1], "d", "range", "range of their steps"),
@@ -86,9 +65,9 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
             axis.set_xlabel("samples in a mini-batch, B")
             axis.set_ylim(bottom=0.0)
             style.letter(axis, name, title)
-        even = {"color": inks.text, "linewidth": 0.8, "linestyle": (0, (1, 2))}
-        axes[1, 0].axhline(data.uniform_deviation, **even, label="evenly over the line")
-        axes[1, 1].axhline(found.steps[-1] - found.steps[0], **even)
+        even: dict[str, Any] = {"color": inks.text, "linewidth": 0.8, "linestyle": (0, (1, 2))}
+        axes[1, 0].axhline(data.steps[1:-1].std(), **even, label="evenly over the line")
+        axes[1, 1].axhline(data.steps[-1] - data.steps[0], **even)
         axes[1, 0].set_ylabel("spread in steps α")
         style.legend(figure, [axes[1, 0]], columns=3)
     return figure
