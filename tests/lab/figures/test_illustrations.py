@@ -1,6 +1,5 @@
 """Figures 1 to 7: their numbers, that each draws without a warning, and how they are found and saved."""
 
-import dataclasses
 import inspect
 
 import matplotlib
@@ -65,7 +64,6 @@ def test_every_figure_says_what_there_is_to_see(name):
 @pytest.mark.parametrize("name", SMALL)
 def test_every_figure_draws_without_a_warning_and_nothing_is_cut_off(name, small):
     data = small[name]
-    assert dataclasses.is_dataclass(data)
     before = dict(matplotlib.rcParams)
     figure = FIGURES[name].draw(data)
     assert isinstance(figure, Figure)
@@ -191,7 +189,8 @@ def test_figure_3_jumps_between_the_four_and_changes_sign_in_the_ball_only(small
         assert data.dynamic.slopes[after - 1] <= 0.0 < data.dynamic.slopes[after]
         assert line.steps[after] - change <= spacing
     assert data.sign_changes.size > 1
-    assert data.minima.min() < 0.1 * line.steps[-1] < 0.9 * line.steps[-1] < data.minima.max()
+    minima = data.dynamic.found().steps_of_minima
+    assert minima.min() < 0.1 * line.steps[-1] < 0.9 * line.steps[-1] < minima.max()
 
 
 def test_figure_3_interpolates_a_root():
@@ -259,7 +258,7 @@ def test_figure_6_lets_one_check_the_claim():
 
 
 def test_figure_7_has_a_real_search_of_each_kind(small):
-    at_once, grow, shrink = small["figure_7"].searches
+    at_once, grow, shrink = small["figure_7"]
     assert at_once.record.stop is Stop.ACCEPTED_AT_ONCE
     assert at_once.record.evaluations == 1
     for one, factor in ((grow, 2.0), (shrink, 0.5)):
@@ -276,8 +275,8 @@ def test_figure_7_has_a_real_search_of_each_kind(small):
 
 def test_figure_7_looks_along_the_line_that_was_searched():
     data = figure_7.data(batch_size=150)  # all samples: the slopes seen are the full-batch slopes
-    assert data.searches
-    for one in data.searches:
+    assert data
+    for one in data:
         seen = np.array([(step, observed.slope) for step, observed in one.record.transcript]).T
         expected = np.interp(seen[0], one.steps, one.slopes)
         scale = np.abs(one.slopes).max()

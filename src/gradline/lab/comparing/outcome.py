@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -55,21 +55,12 @@ class Outcome:
     Args:
         study: the study that was run.
         directory: where its results are.
-        runs: the measurements of each run.
+        rows: a row for each method, the lowest validation loss (of the median seed) first.
     """
 
     study: Study
     directory: Path
-    runs: tuple[Trace, ...]
-
-    @cached_property
-    def rows(self) -> list[ComparedMethod]:
-        """A row for each method, the lowest validation loss (of the median seed) first."""
-        made = [ComparedMethod(method.name, self._of(method.name)) for method in self.study.methods]
-        return sorted(made, key=lambda row: (row.validation_loss.median, row.method))
-
-    def _of(self, method: str) -> tuple[Trace, ...]:
-        return tuple(run for run in self.runs if run.method == method)
+    rows: list[ComparedMethod]
 
     @property
     def has_error(self) -> bool:
@@ -111,26 +102,28 @@ class Outcome:
                 found.setdefault(method.name.rpartition("-")[0], []).append(row)
         return {family: rows for family, rows in found.items() if len(rows) > 1}
 
-    def labels(self) -> dict[str, str]:
-        """Return the methods that are drawn, with what they are called: of a grid of learning rates the best one."""
+    def drawn(self) -> Case:
+        """Return the methods that are drawn, by what they are called: of a grid of learning rates the best one."""
         grids = self._grids().values()
         worse = {row.method for rows in grids for row in rows[1:]}
         best = {rows[0].method: f"{rows[0].method} (best of {len(rows)})" for rows in grids}
-        return {row.method: best.get(row.method, row.method) for row in self.rows if row.method not in worse}
+        entries = {best.get(row.method, row.method): row for row in self.rows if row.method not in worse}
+        return Case(self.study.settings[0], dict[str, MethodRuns](entries))
 
     def cells(self) -> tuple[list[str], list[list[str]]]:
         """Return the table as text: its header and its rows."""
-        adam = MethodRuns("adam-0.001", self._of("adam-0.001")).pace()
+        adam = next((row.pace() for row in self.rows if row.method == "adam-0.001"), math.nan)
         error = ["validation error %"] if self.has_error else []
         header = ["method", "validation loss", "lowest", *error, "train loss", "time", "× Adam"]
         rows = []
         for row in self.rows:
             errors = [percent(row.validation_error.median)] if self.has_error else []
-            loss, lowest = str(row.validation_loss), number(row.lowest.median)
+            ends = (str(row.validation_loss), number(row.final("train_loss").median))
+            if row.failures:
+                ends = (row.failures[0], "-")
             cost = row.pace() / adam
             times = [duration(row.clock), "-" if math.isnan(cost) else f"{cost:.2f}"]
-            ends = (row.failures[0], "-") if row.failures else (loss, number(row.final("train_loss").median))
-            rows.append([row.method, ends[0], lowest, *errors, ends[1], *times])
+            rows.append([row.method, ends[0], number(row.lowest.median), *errors, ends[1], *times])
         return header, rows
 
     def __str__(self) -> str:
@@ -147,8 +140,11 @@ class Outcome:
 
 def read(study: Study, directory: str | Path) -> Outcome:
     """Read the runs of a study from its directory."""
-    store = Store(directory)
-    return Outcome(study, Path(directory), tuple(thin(store.load(run.key), points=run.budget) for run in plan(study)))
+    store, found = Store(directory), {method.name: list[Trace]() for method in study.methods}
+    for run in plan(study):
+        found[run.method.name].append(thin(store.load(run.key), points=run.budget))
+    rows = [ComparedMethod(name, tuple(runs)) for name, runs in found.items()]
+    return Outcome(study, Path(directory), sorted(rows, key=lambda row: (row.validation_loss.median, row.method)))
 
 
 def code(method: Method) -> str:
@@ -173,12 +169,11 @@ def _is_angle(method: Method) -> bool:
 
 def draw(found: Outcome, inks: Inks = LIGHT) -> style.Figure:
     """Draw validation loss, and error if there is one, against evaluations: the median over seeds."""
-    entries = {label: MethodRuns(label, found._of(method)) for method, label in found.labels().items()}
+    case = found.drawn()
     measures = [VALIDATION_LOSS, VALIDATION_ERROR] if found.has_error else [VALIDATION_LOSS]
     # With more places than were measured, lines would have steps.
-    points = max(1, *(run.counted - 1 for run in found.runs))
-    case = Case(found.study.settings[0], entries)
-    return draw_losses([case], list(entries), inks, measures=measures, points=points)
+    points = max(1, *(run.counted - 1 for row in found.rows for run in row.runs))
+    return draw_losses([case], list(case.entries), inks, measures=measures, points=points)
 
 
 def write(found: Outcome, directory: Path) -> Path:

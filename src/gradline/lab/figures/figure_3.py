@@ -36,15 +36,22 @@ class Data:
     """Where the full-batch slope changes sign (on a straight line between two steps)."""
     optima: Array
     """Where the slope of each mini-batch changes sign."""
-    minima: Array
-    """Steps of local minima of the dynamic values."""
-    sign_changes: Array
-    """Sign changes of the dynamic slopes, each between two steps: the middle of what the ball has of that interval."""
 
     @property
     def ball(self) -> tuple[float, float]:
         """B_ε: the range of the mini-batches' sign changes."""
         return float(self.optima.min()), float(self.optima.max())
+
+    @property
+    def sign_changes(self) -> Array:
+        """Sign changes of the dynamic slopes, each between two steps: the middle of what the ball has of that interval.
+
+        A slope is negative only before its mini-batch's optimum and positive only behind it, so the interval always has
+        a part inside the ball.
+        """
+        after = self.dynamic.found().steps_of_sign_changes
+        middle: Array = (np.clip(after - self.line.steps[1], *self.ball) + np.clip(after, *self.ball)) / 2.0
+        return middle
 
 
 @threads()
@@ -59,17 +66,8 @@ def data(*, points: int = 100, spacing: float = 0.002) -> Data:
     jumps = rng.integers(len(dealt), size=points)
     taken = jumps, np.arange(points)
     dynamic = gradline.landscape.Curves(seen.steps, seen.static.values[taken], seen.static.slopes[taken])
-    found = dynamic.found()
-    optima = np.array([_root(seen.steps, row) for row in seen.static.slopes])
-    return Data(
-        line=seen,
-        jumps=jumps,
-        dynamic=dynamic,
-        optimum=_root(seen.steps, seen.full.slopes),
-        optima=optima,
-        minima=found.steps_of_minima,
-        sign_changes=_inside(found.steps_of_sign_changes, spacing, (optima.min(), optima.max())),
-    )
+    optimum, *optima = (_root(seen.steps, row) for row in (seen.full.slopes, *seen.static.slopes))
+    return Data(seen, jumps, dynamic, optimum, np.array(optima))
 
 
 def _root(steps: Array, slopes: Array) -> float:
@@ -80,16 +78,6 @@ def _root(steps: Array, slopes: Array) -> float:
     left = crossed[0]
     part = -slopes[left] / (slopes[left + 1] - slopes[left])
     return float(steps[left] + part * (steps[left + 1] - steps[left]))
-
-
-def _inside(steps: Array, spacing: float, ball: tuple[float, float]) -> Array:
-    """Return where slopes changed sign, given the first steps with a positive slope.
-
-    A slope is negative only before its mini-batch's optimum and positive only behind it, so the interval from the step
-    before always has a part inside the ball: the middle of that part is taken.
-    """
-    middle: Array = (np.clip(steps - spacing, *ball) + np.clip(steps, *ball)) / 2.0
-    return middle
 
 
 def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
@@ -115,9 +103,10 @@ def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
         for axis in (e, f):
             axis.set_xlabel("step α along d = -∇L")
             _come_close(axis, data, static.slopes)
-        heights = data.dynamic.values[np.searchsorted(data.line.steps, data.minima)]
+        minima = np.flatnonzero(data.dynamic.found().minima)
         marks: dict[str, Any] = {"ms": 5, "mfc": "none", "mec": inks.blue, "linestyle": "", "zorder": 4}
-        c.plot(data.minima, heights, marker="v", **marks, label="local minimum, dynamic")
+        heights = data.dynamic.values[minima]
+        c.plot(data.line.steps[minima], heights, marker="v", **marks, label="local minimum, dynamic")
         for axis in (d, f):
             label = "SNN-GPP: dynamic sign change"
             axis.plot(data.sign_changes, np.zeros_like(data.sign_changes), marker="^", **marks, label=label)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,8 +29,7 @@ PROBES = 3
 KINDS = ("accepted at once", "too short: grow", "too long: shrink")
 
 
-@dataclass(frozen=True, eq=False)
-class Searched:
+class Searched(NamedTuple):
     """One search, and the full-batch slope along its line."""
 
     kind: str
@@ -42,17 +40,12 @@ class Searched:
     slopes: Array
 
 
-@dataclass(frozen=True, eq=False)
-class Data:
-    """The first search of each kind in a training run (after the first search of all, which begins at 1e-8)."""
-
-    searches: tuple[Searched, ...]
-    batch_size: int
-
-
 @threads()
-def data(*, batch_size: int = 50) -> Data:
-    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind."""
+def data(*, batch_size: int = 50) -> tuple[Searched, ...]:
+    """Train the Iris network by GOLS-I with dynamic mini-batches, and keep the first search of each kind.
+
+    The first search of all, which begins at 1e-8, does not count.
+    """
     from gradline.torch.snapshot import Snapshot
 
     model, loss, samples = iris()
@@ -78,7 +71,7 @@ def data(*, batch_size: int = 50) -> Data:
         found[kind] = Searched(kind, number, record, steps, seen.full.slopes)
         if len(found) == len(KINDS):
             break
-    return Data(tuple(found[kind] for kind in KINDS if kind in found), batch_size)
+    return tuple(found[kind] for kind in KINDS if kind in found)
 
 
 def _kind(record: Record[Any, Any]) -> str | None:
@@ -90,11 +83,11 @@ def _kind(record: Record[Any, Any]) -> str | None:
     return KINDS[1] if steps[1] > steps[0] else KINDS[2]
 
 
-def draw(data: Data, inks: Inks = LIGHT) -> style.Figure:
+def draw(data: tuple[Searched, ...], inks: Inks = LIGHT) -> style.Figure:
     """Draw the slopes that each search observed, by `gradline.plot`, and the full-batch slope."""
     with style.settings(inks):
-        figure, axes = style.panels(1, len(data.searches), height=3.7)
-        for axis, name, one in zip(axes[0], "abc", data.searches, strict=False):
+        figure, axes = style.panels(1, len(data), height=3.7)
+        for axis, name, one in zip(axes[0], "abc", data, strict=False):
             search(one.record, axes=axis)
             legend = axis.get_legend()
             if legend is not None:
