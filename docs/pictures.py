@@ -70,48 +70,25 @@ IRIS_STEPS = np.linspace(0.0, 13.0, 101)
 """Along -∇L from the random start, past the optimum and as far again."""
 
 
-class Sampled(NamedTuple):
-    """A line seen in three ways: (value, slope) at every step."""
-
-    steps: Array
-    full: tuple[Array, Array]
-    static: list[tuple[Array, Array]]
-    dynamic: tuple[Array, Array]
-    batch_size: int
-
-
-def sampled_data(*, batch_size: int = 10, batches: int = 4) -> Sampled:
+def sampled_data(*, batch_size: int = 10, batches: int = 4) -> landscape.Line:
     """Full, static and dynamic sampling of the Iris line."""
-    seen = landscape.line(*iris(), steps=IRIS_STEPS, batch_size=batch_size, static=batches, dynamic=1, seed=0)
-    assert seen.full is not None
-    assert seen.static is not None
-    assert seen.dynamic is not None
-    static = list(zip(seen.static.values, seen.static.slopes, strict=True))
-    full, dynamic = (seen.full.values, seen.full.slopes), (seen.dynamic.values[0], seen.dynamic.slopes[0])
-    return Sampled(seen.steps, full, static, dynamic, batch_size)
+    return landscape.line(*iris(), steps=IRIS_STEPS, batch_size=batch_size, static=batches, dynamic=1, seed=0)
 
 
-def draw_sampled(data: Sampled, inks: Inks) -> Figure:
+def draw_sampled(data: landscape.Line, inks: Inks) -> Figure:
     """Values above, slopes below; static sampling left, dynamic sampling right."""
     figure, axes = style.panels(2, 2, width=8.4, height=5.8, sharex=True, sharey="row")
     styles = [(inks.blue, "--"), (inks.orange, "-."), (inks.green, ":"), (inks.purple, "s-")]
-    names = ["value F(α)", "slope F'(α)"]
-    for row, name in enumerate(names):
-        for number, (batch, (colour, dashes)) in enumerate(zip(data.static, styles, strict=True), start=1):
+    for pair, quantity, name in zip(axes, ("values", "slopes"), ("value F(α)", "slope F'(α)"), strict=True):
+        full, static, dynamic = (getattr(part, quantity) for part in (data.full, data.static, data.dynamic))
+        for number, (batch, (colour, dashes)) in enumerate(zip(static, styles, strict=True), start=1):
             curve = {"color": colour, "linewidth": 1.3, "markersize": 4, "markevery": 10}
-            axes[row, 0].plot(data.steps, batch[row], dashes, label=f"mini-batch {number}", **curve)
-        axes[row, 1].plot(
-            data.steps,
-            data.dynamic[row],
-            color=inks.orange,
-            marker="o",
-            markersize=3,
-            linewidth=0.5,
-            label="mini-batch of the moment",
-        )
-        axes[row, 0].set_ylabel(name)
-        for axis in axes[row]:
-            axis.plot(data.steps, data.full[row], color=inks.text, linewidth=2.2, label="all the data", zorder=3)
+            pair[0].plot(data.steps, batch, dashes, label=f"mini-batch {number}", **curve)
+        dots = {"color": inks.orange, "marker": "o", "markersize": 3, "linewidth": 0.5}
+        pair[1].plot(data.steps, dynamic[0], **dots, label="mini-batch of the moment")
+        pair[0].set_ylabel(name)
+        for axis in pair:
+            axis.plot(data.steps, full, color=inks.text, linewidth=2.2, label="all the data", zorder=3)
     for axis in axes[1]:
         axis.axhline(0.0, color=inks.faint, linewidth=1.0, zorder=0)
         axis.set_xlabel("step α along the direction")
@@ -127,42 +104,27 @@ def draw_sampled(data: Sampled, inks: Inks) -> Figure:
 # ---- Where minima and sign changes are found ----
 
 
-class Found(NamedTuple):
-    """How often a minimum or a sign change was found at each step, for each size of mini-batch."""
-
-    steps: Array
-    optimum: float
-    minima: dict[int, Array]
-    sign_changes: dict[int, Array]
-    repeats: int
-
-
-def found_data(*, repeats: int = 200) -> Found:
+def found_data(*, repeats: int = 200) -> landscape.Optima:
     """Walk along the Iris line again and again with dynamic sampling, and note what looks like an optimum."""
-    found = landscape.optima(*iris(), steps=IRIS_STEPS, batch_sizes=(10, 50, 150), repeats=repeats, seed=1)
-    inner = slice(1, -1)  # no minimum can be at an end
-    return Found(
-        found.steps[inner],
-        float(found[150].steps_of_sign_changes[0]),
-        {size: one.minima_per_walk[inner] for size, one in found.by_size.items()},
-        {size: one.sign_changes_per_walk[inner] for size, one in found.by_size.items()},
-        repeats,
-    )
+    return landscape.optima(*iris(), steps=IRIS_STEPS, batch_sizes=(10, 50, 150), repeats=repeats, seed=1)
 
 
-def draw_found(data: Found, inks: Inks) -> Figure:
+def draw_found(data: landscape.Optima, inks: Inks) -> Figure:
     """Minima left, sign changes right."""
     figure, axes = style.panels(1, 2, width=8.4, height=3.5, sharex=True, sharey=True)
     styles = {10: (inks.orange, "-"), 50: (inks.blue, "--")}
-    for axis, found, title in [
-        (axes[0, 0], data.minima, "local minima of the value"),
-        (axes[0, 1], data.sign_changes, "sign changes of the slope, - to +"),
-    ]:
+    inner = slice(1, -1)  # no minimum can be at an end
+    steps = data.steps[inner]
+    for axis, name, title in (
+        (axes[0, 0], "minima_per_walk", "local minima of the value"),
+        (axes[0, 1], "sign_changes_per_walk", "sign changes of the slope, - to +"),
+    ):
+        found = {size: getattr(one, name)[inner] for size, one in data.by_size.items()}
         for size, (colour, dashes) in styles.items():
-            axis.plot(data.steps, found[size], dashes, color=colour, linewidth=1.4, label=f"mini-batches of {size}")
+            axis.plot(steps, found[size], dashes, color=colour, linewidth=1.4, label=f"mini-batches of {size}")
         only = np.flatnonzero(found[150])
-        axis.vlines(data.steps[only], 0.0, found[150][only], color=inks.text, linewidth=1.0, linestyle=":")
-        axis.plot(data.steps[only], found[150][only], "D", color=inks.text, markersize=5, label="all 150 samples")
+        axis.vlines(steps[only], 0.0, found[150][only], color=inks.text, linewidth=1.0, linestyle=":")
+        axis.plot(steps[only], found[150][only], "D", color=inks.text, markersize=5, label="all 150 samples")
         axis.set_title(title)
         axis.set_xlabel("step α along the direction")
         axis.set_ylim(0.0, 1.05)
