@@ -29,7 +29,7 @@ RESAMPLES = 2000
 
 
 class Versus(NamedTuple):
-    """A method against another over cases."""
+    """A method against what one gets by tuning, over cases."""
 
     ratio: float
     """Geometric mean of validation losses over the other's."""
@@ -75,14 +75,12 @@ class TrainingCases:
             )
         )
 
-    def versus(self, method: str, against: str | None = None) -> Versus | None:
-        """Compare a method with another, or with what one gets by tuning (`None`), over the cases that have both."""
+    def versus(self, method: str) -> Versus | None:
+        """Compare a method with what one gets by tuning, over the cases that have both."""
         pairs = [
             (case, case.entries[method], other)
             for case in self.cases
-            if method in case.entries
-            and (other := case.tuned if against is None else case.entries.get(against)) is not None
-            and other.method != method
+            if method in case.entries and (other := case.tuned) is not None and other.method != method
         ]
         if not pairs:
             return None
