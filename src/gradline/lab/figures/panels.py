@@ -56,7 +56,6 @@ def grid(
     height: float = 1.45,
     width: float = 4.6,
     keys: tuple[Key, Key, Key] = (PROBLEM, BATCH, METHOD),
-    split: bool = True,
     by_measure: bool = False,
     prepare: Callable[[FigureRuns], FigureRuns] = lambda found: found,
     **choice: Any,
@@ -75,7 +74,6 @@ def grid(
         height: of a row, in inches.
         width: of the figure, in inches, at least.
         keys: the keys of facets, panels and lines.
-        split: whether each facet has a drawing of its own.
         by_measure: one batch size, and a panel for each measure.
         prepare: changes the runs, or raises `MissingRuns`.
         **choice: see `figure_runs`.
@@ -94,7 +92,7 @@ def grid(
         problems: dict[str, dict[str, None]] = {}
         for run in data.runs:
             problems.setdefault(keys[0].of(run), {})[run.problem] = None
-        if not split or len(problems) == 1:
+        if keys[0].title != PROBLEM.title or len(problems) == 1:  # problems have a drawing each
             return {"": data}
         return {facet.lower().replace(", ", "_"): data.part(*names) for facet, names in problems.items()}
 

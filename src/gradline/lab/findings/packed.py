@@ -4,7 +4,7 @@ Of each run it has the whole configuration, the summary to nine digits and the r
 which tables, claims, figures and reports are made. Problems, methods and versions that runs share are written once, and
 the numbers of all curves together, column by column (see `gradline.lab.tools.packing`).
 
-What `findings.measures` reads from a packed run is what it reads from the whole one. The rows that measures are read
+What `findings.cases` reads from a packed run is what it reads from the whole one. The rows that measures are read
 from are written again with nine digits, and so is a row whose training loss rounding would take to the other side of
 its target. Validation losses and processor seconds, whose rows any target can choose, have five digits. The same runs
 give the same bytes.
