@@ -12,6 +12,7 @@ give the same bytes.
 
 from __future__ import annotations
 
+import argparse
 import gzip
 import io
 import json
@@ -44,8 +45,6 @@ MOST_BYTES = 2**28
 """Largest size of an unpacked file: a hundred times as much as all methods on all problems need."""
 PLACES = ("--out", "--known", "--data", "--workers", "--backend", "--checkpoint-every", "--threads", "--tensorboard")
 """Options of a command that say where and how fast, not what: they mean nothing on another machine."""
-FLAGS = ("--quiet",)
-"""Options of the same kind that have no value."""
 
 
 def _five_digits(values: Array) -> Array:
@@ -153,8 +152,7 @@ def unpack(path: str | os.PathLike[str]) -> Packed:
         values = json.loads(text)
         if not isinstance(values, dict) or values.get("what") != KIND:
             raise ValueError("it does not say that it holds runs")
-        # Files of format 3 once had runs of comparisons beside the others, without their settings.
-        if values["format"] == FORMAT and not values.get("runs"):
+        if values["format"] == FORMAT:
             runs = _from_values(values["digests"])
             return Packed(runs, values["targets"], tuple(values["commands"]), values["memory"])
     except Exception as error:  # what is not ours can raise nearly anything
@@ -258,14 +256,9 @@ def _unpacked(name: str, text: str, counts: Sequence[int]) -> list[Array]:
 
 def portable(commands: Iterable[str]) -> tuple[str, ...]:
     """Return the commands of a `commands.txt` without what belongs to one machine, each once."""
-    found: dict[str, None] = {}
-    for command in commands:
-        kept, rest = [], iter(shlex.split(command))
-        for word in rest:
-            option, given, _ = word.partition("=")
-            if option in PLACES and not given:
-                next(rest, None)  # its value
-            elif option not in PLACES + FLAGS:
-                kept.append(word)
-        found[shlex.join(kept)] = None
-    return tuple(found)
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for option in PLACES:
+        parser.add_argument(option)
+    parser.add_argument("--quiet", action="store_true")
+    rest = (parser.parse_known_args(shlex.split(command))[1] for command in commands)
+    return tuple(dict.fromkeys(map(shlex.join, rest)))
