@@ -74,11 +74,17 @@ class Stroke(NamedTuple):
     linestyle: Any
     """Dashes, as matplotlib has them."""
     marker: str
+    width: float | None = None
+    """Width in points; `None`: matplotlib's."""
+    above: float | None = None
+    """The z-order: which lines it covers; `None`: matplotlib's."""
 
     def options(self, *, every: Any = None) -> dict[str, Any]:
         """Return keyword arguments for `Axes.plot`. `every` is its `markevery`; `None`: no markers."""
         marks = {} if every is None else {"marker": self.marker, "markevery": every, "markersize": 4}
-        return {"color": self.color, "linestyle": self.linestyle, **marks}
+        given = {"linewidth": self.width, "zorder": self.above}
+        given = {name: value for name, value in given.items() if value is not None}
+        return {"color": self.color, "linestyle": self.linestyle, **given, **marks}
 
 
 DASHES: tuple[tuple[Any, str], ...] = (

@@ -105,8 +105,8 @@ def test_the_heat_map_has_a_mark_for_each_best_one_and_each_failure(known):
 def test_methods_of_gradline_stand_out_and_no_two_look_alike():
     names = [*OWN, "sgd best", "adam best", *(f"other-{place}" for place in range(12))]
     found = styles(names)
-    assert min(found[name].width for name in OWN) > max(look.width for look in found.values() if not look.own)
-    assert len({look.stroke for look in found.values()}) == len(names)
+    assert min(found[name].width for name in OWN) > max(look.width for name, look in found.items() if name not in OWN)
+    assert len(set(found.values())) == len(names)
 
 
 def test_labels_keep_their_order_and_distance_below_the_top():

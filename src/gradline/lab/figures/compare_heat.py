@@ -13,7 +13,7 @@ from gradline.lab.figures import style
 from gradline.lab.figures.curves import compared
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
-from gradline.lab.findings.comparison import Comparison, decades
+from gradline.lab.findings.comparison import OWN, Comparison, decades
 from gradline.lab.jobs.result import Array
 from gradline.lab.studies import Setting
 from gradline.plot.inks import LIGHT, Inks
@@ -82,9 +82,9 @@ def _name_rows(axis: style.Axes, scores: dict[str, float], right: float, inks: I
     axis.set_xlim(0.0, right)
     axis.set_yticks(np.arange(len(scores)) + 0.5, [plain(name) for name in scores])
     for line, (label, (name, score)) in enumerate(zip(axis.get_yticklabels(), scores.items(), strict=True)):
-        if known[name].own:
+        if name in OWN:
             label.set_fontweight("bold")
-            label.set_color(known[name].stroke.color)
+            label.set_color(known[name].color)
         text = "" if math.isnan(score) else f"{score:.1f}×" if score < 9.95 else f"{score:.0f}×"
         axis.annotate(text, (right + 0.3, line + 0.5), va="center", fontsize=7, annotation_clip=False)
     _above(axis, "mean", right + 0.3, RULE + 3.0, ha="left", fontsize=7, fontweight="bold")

@@ -16,7 +16,7 @@ from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.figures.panels import set_scale
 from gradline.lab.findings.cases import Case, MethodRuns
-from gradline.lab.findings.comparison import Comparison
+from gradline.lab.findings.comparison import OWN, Comparison
 from gradline.lab.findings.traces import POINTS, Trace, grid_of
 from gradline.lab.jobs.result import Array, Status, held
 from gradline.plot.inks import LIGHT, Inks
@@ -57,8 +57,8 @@ def draw_losses(
             for place, (method, band) in enumerate(bands.items()):
                 look = known[method]
                 x, middle, low, high = (np.where(np.isfinite(part), part, np.nan) for part in band)
-                if look.own:
-                    axis.fill_between(x, low, high, color=look.stroke.color, alpha=0.09, linewidth=0)
+                if method in OWN:
+                    axis.fill_between(x, low, high, color=look.color, alpha=0.09, linewidth=0)
                 every = max(len(x) // 3, 1)
                 options = look.options(every=(every * (place % 5) // 5, every))
                 axis.plot(x, middle, label=plain(method), **{**options, "markersize": 3.2})

@@ -11,7 +11,7 @@ from gradline.lab.figures.curves import compared
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.cases import Case
-from gradline.lab.findings.comparison import Comparison, costs, ratios
+from gradline.lab.findings.comparison import OWN, Comparison, costs, ratios
 from gradline.lab.jobs.result import Array
 from gradline.plot.inks import LIGHT, Inks
 
@@ -58,11 +58,14 @@ def draw(data: Comparison, inks: Inks = LIGHT) -> style.Figure:
             look = known[method]
             # From the end of the line to its name, and there the line once more, as in a legend.
             reach, sample = FARTHEST * np.array([1.0, 1.1]), FARTHEST * np.array([1.1, 1.22, 1.35])
-            axis.plot(reach, [ends[method], height], color=look.stroke.color, linewidth=0.6, clip_on=False)
+            axis.plot(reach, [ends[method], height], color=look.color, linewidth=0.6, clip_on=False)
             axis.plot(sample, [height] * 3, clip_on=False, **look.options(every=[1]))
-            weight, text = "bold" if look.own else "normal", {"fontsize": 8, "va": "center", "annotation_clip": False}
+            weight, text = (
+                "bold" if method in OWN else "normal",
+                {"fontsize": 8, "va": "center", "annotation_clip": False},
+            )
             where = (FARTHEST * 1.43, height)
-            axis.annotate(plain(method), where, color=look.stroke.color, fontweight=weight, **text)
+            axis.annotate(plain(method), where, color=look.color, fontweight=weight, **text)
         axis.set_xscale("log", base=2)
         axis.set_xlim(1.0, FARTHEST)
         axis.set_ylim(0.0, 1.02)

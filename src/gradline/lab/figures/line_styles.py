@@ -6,8 +6,6 @@ In comparisons with many methods gradline's are wide and coloured, tuned ones ha
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
 
 from gradline.lab.figures.labels import METHODS
 from gradline.lab.findings.comparison import OWN, TUNED
@@ -35,34 +33,18 @@ def numbers(lines: Sequence[str]) -> dict[str, int]:
     return found
 
 
-@dataclass(frozen=True)
-class Style:
-    """How a method is drawn in a comparison."""
-
-    stroke: Stroke
-    width: float
-    above: float
-    """The z-order: which lines it covers."""
-    own: bool
-    """Whether the method is gradline's."""
-
-    def options(self, *, every: Any = None) -> dict[str, Any]:
-        """Return arguments of `Axes.plot`; with a marker at every so many points, or none."""
-        return {**self.stroke.options(every=every), "linewidth": self.width, "zorder": self.above}
-
-
-def styles(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Style]:
-    """Return a style for each method of a comparison, no two of them alike, in colour or in grey."""
+def styles(methods: Sequence[str], inks: Inks = LIGHT) -> dict[str, Stroke]:
+    """Return a stroke for each method of a comparison, no two of them alike, in colour or in grey."""
     found = {}
     tuned = [name for name in methods if name in TUNED]
     others = [name for name in methods if name not in OWN and name not in TUNED]
     for name in methods:
         if name in OWN:
-            found[name] = Style(stroke(OWN.index(name), inks), 1.9, 4.0, own=True)
+            found[name] = stroke(OWN.index(name), inks)._replace(width=1.9, above=4.0)
         elif name in TUNED:
-            found[name] = Style(Stroke(inks.text, DASHES[1 + tuned.index(name) % 2][0], ""), 1.3, 3.0, own=False)
+            found[name] = Stroke(inks.text, DASHES[1 + tuned.index(name) % 2][0], "", 1.3, 3.0)
         else:  # greys and muted colours: these are not what a reader looks for first
             place = others.index(name)
             muted, dashes = MUTED[place % len(MUTED)], DASHES[place % 4][0]
-            found[name] = Style(Stroke(muted, dashes, OTHER_MARKERS[place % len(OTHER_MARKERS)]), 1.0, 2.0, own=False)
+            found[name] = Stroke(muted, dashes, OTHER_MARKERS[place % len(OTHER_MARKERS)], 1.0, 2.0)
     return found

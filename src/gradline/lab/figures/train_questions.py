@@ -17,6 +17,7 @@ from gradline.lab.figures.curves import cases_of_training, missing
 from gradline.lab.figures.labels import plain
 from gradline.lab.figures.line_styles import styles
 from gradline.lab.findings.cases import OURS, Case, Spread
+from gradline.lab.findings.comparison import OWN
 from gradline.lab.findings.reading import Source
 from gradline.lab.findings.training import CLOSE, UNTOUCHED, TrainingCases
 from gradline.plot.inks import LIGHT, Inks
@@ -89,12 +90,12 @@ def draw_quality(data: Sequence[CaseRow], inks: Inks = LIGHT) -> style.Figure:
         known = styles(list(dict.fromkeys(name for row in data for name in row.ratios)), inks)
         for name, look in known.items():
             there = [(place + 0.5, _within(row.ratios[name])) for place, row in enumerate(data) if name in row.ratios]
-            if look.own:
+            if name in OWN:
                 for y, ratio in there:
-                    axis.plot(ratio[1:], [y, y], color=look.stroke.color, linewidth=2.4, alpha=0.35, zorder=2.5)
-            options: dict[str, Any] = {"color": look.stroke.color, "zorder": look.above, "label": plain(name)}
+                    axis.plot(ratio[1:], [y, y], color=look.color, linewidth=2.4, alpha=0.35, zorder=2.5)
+            options: dict[str, Any] = {"color": look.color, "zorder": look.above, "label": plain(name)}
             x, heights = [ratio.median for _, ratio in there], [y for y, _ in there]
-            axis.plot(x, heights, look.stroke.marker or "o", markersize=6 if look.own else 4.5, **options)
+            axis.plot(x, heights, look.marker or "o", markersize=6 if name in OWN else 4.5, **options)
         _ratio_axis(axis, inks)
         axis.set_xlabel("validation loss over that of the best tuned baseline (left of 1: lower without tuning)")
         style.legend(figure, [axis], columns=4)
@@ -106,7 +107,7 @@ def draw_compute(data: Sequence[Spent], inks: Inks = LIGHT) -> style.Figure:
     with style.settings(inks):
         notes = [f"{spent.tuned / spent.ours:.0f}×" if spent.reached else "not reached" for spent in data]
         figure, axis = _rows([spent.case for spent in data], notes, inks)
-        ours = styles([OURS], inks)[OURS].stroke.color
+        ours = styles([OURS], inks)[OURS].color
         y = np.arange(len(data)) + 0.5
         mine, tuned = (np.array([getattr(spent, name) for spent in data]) for name in ("ours", "tuned"))
         reached = np.array([spent.reached for spent in data])
@@ -129,7 +130,7 @@ def draw_limits(data: Sequence[CaseRow], inks: Inks = LIGHT) -> style.Figure:
     """Draw a bar for each case from 1 to the ratio; to the right of 1 the other method is better."""
     with style.settings(inks):
         figure, axis = _rows([row.case for row in data], [row.note for row in data], inks, parts=False)
-        ours = styles([OURS], inks)[OURS].stroke.color
+        ours = styles([OURS], inks)[OURS].color
         for place, row in enumerate(data):
             ratio, y = _within(row.ratios[OURS]), place + 0.5
             worse = row.ratios[OURS].median > CLOSE
