@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -60,12 +61,9 @@ def draw(data: Comparison, inks: Inks = LIGHT) -> style.Figure:
             reach, sample = FARTHEST * np.array([1.0, 1.1]), FARTHEST * np.array([1.1, 1.22, 1.35])
             axis.plot(reach, [ends[method], height], color=look.color, linewidth=0.6, clip_on=False)
             axis.plot(sample, [height] * 3, clip_on=False, **look.options(every=[1]))
-            weight, text = (
-                "bold" if method in OWN else "normal",
-                {"fontsize": 8, "va": "center", "annotation_clip": False},
-            )
-            where = (FARTHEST * 1.43, height)
-            axis.annotate(plain(method), where, color=look.color, fontweight=weight, **text)
+            text: dict[str, Any] = {"fontsize": 8, "va": "center", "annotation_clip": False, "color": look.color}
+            weight = "bold" if method in OWN else "normal"
+            axis.annotate(plain(method), (FARTHEST * 1.43, height), fontweight=weight, **text)
         axis.set_xscale("log", base=2)
         axis.set_xlim(1.0, FARTHEST)
         axis.set_ylim(0.0, 1.02)
