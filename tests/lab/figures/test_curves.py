@@ -185,9 +185,9 @@ def test_other_samplings_and_directions_are_other_runs():
 
 
 def test_a_figure_without_runs_says_how_to_make_them():
-    with pytest.raises(MissingRuns, match=r"figure 9 is left out: it needs runs of the study bcwd-fixed"):
-        figure_runs([trace(problem="x")], what="figure 9", study="bcwd-fixed")
-    assert "study s" in str(missing("figure 1", "s"))
+    with pytest.raises(MissingRuns, match=r"it needs runs of the study bcwd-fixed \(gradline run bcwd-fixed\)"):
+        figure_runs([trace(problem="x")], "bcwd-fixed")
+    assert "study s" in str(missing("s"))
 
 
 def test_steps_are_against_iterations():

@@ -81,16 +81,16 @@ def select(
     return [chosen[key] for key in sorted(chosen, key=lambda key: (order[key[0]], *key[1:]))]
 
 
-def missing(what: str, study: str) -> MissingRuns:
+def missing(study: str) -> MissingRuns:
     """Return the error for a figure without runs."""
-    return MissingRuns(f"{what} is left out: it needs runs of the study {study} (gradline run {study})")
+    return MissingRuns(f"it needs runs of the study {study} (gradline run {study})")
 
 
 def compared(source: Source) -> Comparison:
     """Return the comparison of the runs of a source; raises `MissingRuns`."""
     found = compare(traces(source), studies.load("compare"))
     if not found.runs:
-        raise missing("the figure of compare", "compare")
+        raise missing("compare")
     return found
 
 
@@ -98,7 +98,7 @@ def cases_of_training(source: Source) -> TrainingCases:
     """Return the cases of the study `train` in a source; raises `MissingRuns`."""
     found = trained(traces(source), studies.load("train"))
     if not found.cases:
-        raise missing("the figure of train", "train")
+        raise missing("train")
     return found
 
 
@@ -227,14 +227,13 @@ class FigureRuns:
 
 def figure_runs(
     source: Source,
-    *,
-    what: str,
     study: str,
+    *,
     problems: Sequence[str] | None = None,
     methods: Sequence[str] | None = None,
     **choice: Any,
 ) -> FigureRuns:
-    """Return the runs of a study for a figure (`what`): of all its problems and methods, or of those given.
+    """Return the runs of a study for a figure: of all its problems and methods, or of those given.
 
     Other choices are those of `select`. Raises `MissingRuns`, naming the study.
     """
@@ -243,7 +242,7 @@ def figure_runs(
     methods = list(dict.fromkeys(method for _, method, _ in planned)) if methods is None else methods
     runs = select(traces(source), problems=problems, methods=methods, **choice)
     if not runs:
-        raise missing(what, study)
+        raise missing(study)
     return FigureRuns(tuple(runs), planned)
 
 

@@ -78,10 +78,9 @@ def grid(
         prepare: changes the runs, or raises `MissingRuns`.
         **choice: see `figure_runs`.
     """
-    what = f"figure {name.removeprefix('figure_')}" if name.startswith("figure_") else f"the figure of {study}"
 
     def data(source: Source) -> FigureRuns:
-        return prepare(figure_runs(source, what=what, study=study, **choice))
+        return prepare(figure_runs(source, study, **choice))
 
     def draw(data: FigureRuns, inks: Inks = LIGHT) -> style.Figure:
         if by_measure:

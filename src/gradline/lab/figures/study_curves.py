@@ -23,7 +23,7 @@ BEST_ADAM = "Adam, best learning rate"
 
 def _check(found: FigureRuns) -> FigureRuns:
     if "static" not in found.values_of("sampling"):
-        raise missing(f"the figure of {SAMPLING}", SAMPLING)
+        raise missing(SAMPLING)
     return found
 
 
@@ -56,7 +56,7 @@ def _variants(study: str, suffix: str, plain: str, changed: str, title: str, abo
         problems = found.values_of("problem")
         networks = [name for name in problems if name + suffix in problems]
         if not networks:
-            raise missing(f"the figure of {study}", study)
+            raise missing(study)
         return found.part(*(name for network in networks for name in (network, network + suffix)))
 
     def line(run: Any) -> str:

@@ -26,7 +26,7 @@ MEASURES = (ANGLE,)
 
 def data(source: Source) -> FigureRuns:
     """Return the runs of a source whose angles were measured."""
-    return figure_runs(source, what="the figure of direction-quality", study=NEEDS[0], angled=True)
+    return figure_runs(source, NEEDS[0], angled=True)
 
 
 def draw(data: FigureRuns, inks: Inks = LIGHT) -> style.Figure:

@@ -30,7 +30,7 @@ def data(source: Source) -> pd.DataFrame:
     """
     runs = select(traces(source), problems=("bcwd-netpi",), methods=("gols-i", "prls"), directions=True)
     if not runs:
-        raise missing("the figure of direction-vs-step", NEEDS[0])
+        raise missing(NEEDS[0])
     ends = [
         {name: getattr(run, name) for name in SETTING} | {name: run.on_grid(name)[-1] for name in MEASURES}
         for run in runs

@@ -29,7 +29,7 @@ def data(source: Source) -> pd.DataFrame:
     found = select(traces(source), problems=("bcwd-netpi-10",), methods=("gols-i", "prls"))
     counted = [{"method": run.method, **run.summary} for run in found if run.summary["probes_max"]]
     if not counted:
-        raise missing("table 3", "netpi-10")
+        raise missing("netpi-10")
     return (
         pd.DataFrame(counted)
         .groupby("method", sort=False)

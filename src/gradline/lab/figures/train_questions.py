@@ -188,7 +188,7 @@ def _entry(
     def data(source: Source) -> Any:
         found = rows(cases_of_training(source))
         if not found:
-            raise missing("the figure of train", "train")
+            raise missing("train")
         return found
 
     return Entry(name, title, caption, data, draw, needs=("train",))

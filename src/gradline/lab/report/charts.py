@@ -54,7 +54,7 @@ def figure_charts(runs: Sequence[Trace]) -> tuple[list[Chart], dict[str, Any], l
         try:
             found = figure.data(list(runs))
         except MissingRuns as reason:
-            left_out.append(str(reason))
+            left_out.append(f"{figure.label} is left out: {reason}")
             continue
         if isinstance(found, FigureRuns):
             words = (figure.heading, f"{figure.about or figure.caption}.")

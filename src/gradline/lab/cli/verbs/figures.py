@@ -60,7 +60,6 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
             runs = traces(directory, report=warn)
         if not runs:
             raise click.ClickException(f"{directory} has no results; `gradline run STUDY --out {directory}` makes some")
-    left_out: dict[str, None] = {}
     for name in dict.fromkeys(names):
         figure = FIGURES[name]
         try:
@@ -68,10 +67,9 @@ def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
                 data = figure.data(runs) if figure.needs else figure.data()
                 for part, drawn in figure.drawings(data).items():
                     written += save(drawn, Path(folder) / part)
-        except MissingRuns as missing:
-            left_out[str(missing)] = None
-    for reason in left_out if wanted or directory is not None else ():
-        notes.print(reason, style="dim", markup=False)
+        except MissingRuns as reason:
+            if wanted or directory is not None:
+                notes.print(f"{figure.label} is left out: {reason}", style="dim", markup=False)
     for path in written:
         click.echo(path)
     return 0 if written else 1
