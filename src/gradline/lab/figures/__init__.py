@@ -1,4 +1,4 @@
-"""The paper's figures and those of our own studies: `data(...)` computes the numbers, `draw(data)` draws them.
+"""The paper's figures and those of our own studies: `data(...)` returns numbers or runs, `draw(data)` draws them.
 
 ```python
 from gradline.lab.figures import FIGURES, save

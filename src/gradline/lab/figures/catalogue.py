@@ -38,9 +38,8 @@ class Entry:
         name: `figure_8`, `table_3`, `study_direction_quality`.
         title: one line.
         caption: what to see, in a sentence or two.
-        data: returns a frozen dataclass of arrays, given a source of runs, or nothing for an illustration.
-        draw: draws the data, given also the inks of the page (`gradline.plot.inks`). It computes nothing, and the
-            figure belongs to no window.
+        data: returns the runs that are shown, given a source of runs; of an illustration the numbers, given nothing.
+        draw: draws the data, given also the inks of the page (`gradline.plot.inks`). The figure belongs to no window.
         needs: names of the studies whose runs it shows; none for an illustration (Figures 1 to 7), which computes
             its own data.
         about: the caption without how it is drawn, for a chart that can be changed.

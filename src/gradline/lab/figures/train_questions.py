@@ -1,6 +1,6 @@
 """Three figures of the study `train`, one for each question of a reader: how good, how much compute, where not.
 
-Each has a function that computes its numbers from the runs and one that draws them, which computes nothing.
+Each has a function that computes its numbers from the runs, and one that draws them.
 """
 
 from __future__ import annotations
