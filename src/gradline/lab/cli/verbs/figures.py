@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     "wanted",
     multiple=True,
     metavar="N",
-    help="Only this one: a number, table-3, or a study such as direction-quality. Repeatable.",
+    help="Only this one: a number, table-3, compare-heat, or a study such as direction-quality. Repeatable.",
 )
 def verb(directory: str | None, folder: str, wanted: tuple[str, ...]) -> int:
     """Draw the figures of the results in DIR into FOLDER, as PDF and PNG.
