@@ -29,8 +29,9 @@ def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
     """Return the problem, the name in it and the runs of each setting of batch size and what else differs."""
     found = []
     values: Any
-    for name, runs in distinct(summary).groupby("problem", observed=True):
-        problem, shown = labels.problem(str(name)), varied(runs)
+    problems = {str(name): runs for name, runs in distinct(summary).groupby("problem", observed=True)}
+    for name, runs in sorted(problems.items(), key=lambda pair: labels.order(pair[0], "")):
+        problem, shown = labels.problem(name), varied(runs)
         for values, rows in runs.groupby(["batch_size", *shown], observed=True, dropna=False):
             parts = [labels.batch(int(values[0]))]
             for field, value in zip(shown, values[1:], strict=True):
@@ -41,8 +42,6 @@ def settings(summary: pd.DataFrame) -> list[tuple[str, str, pd.DataFrame]]:
                 else:
                     parts.append(f"{value:,} evaluations" if field == "budget" else str(value))
             found.append((problem, ", ".join(parts), rows))
-    order = list(labels.PROBLEMS.values())
-    found.sort(key=lambda one: order.index(one[0]) if one[0] in order else len(order))
     return found
 
 
@@ -50,8 +49,7 @@ def overview(summary: pd.DataFrame) -> dict[str, Any]:
     """Return the median of each method in each setting with its range over seeds, and which is the best."""
     found = settings(summary)
     names = list(dict.fromkeys(str(name) for *_, rows in found for name in rows["method"].unique()))
-    known = list(labels.METHODS)
-    names.sort(key=lambda name: (known.index(name) if name in known else len(known), name))
+    names.sort(key=lambda name: labels.order("", name))
     measures = []
     for column, (words, nugget, show) in MEASURES.items():
         cells = [[_cell(rows[rows["method"] == name][column], show) for name in names] for *_, rows in found]

@@ -90,14 +90,7 @@ BEST: dict[str, tuple[str, Callable[[float], str]]] = {
     "best_test_error": ("lowest test error", _percent),
 }
 """Columns of a summary whose lowest median is the best: their headers and formats."""
-VARIED = {
-    "sampling": "sampling",
-    "direction_batch_size": "B of direction",
-    "budget": "budget",
-    "loss": "loss",
-    "diagonal": "diagonal",
-    "repetition": "repetition",
-}
+VARIED = ("sampling", "direction_batch_size", "budget", "loss", "diagonal", "repetition")
 """Columns of a summary by which the settings of a problem may differ, beside its batch size."""
 
 
@@ -120,7 +113,8 @@ def results_table(summary: pd.DataFrame, *, each: bool = False) -> Table:
     if not each:
         summary = distinct(summary)
     shown = varied(summary)
-    header = ["problem", "B", *(VARIED[name] for name in shown), "method", "seed" if each else "runs"]
+    varying = ["B of direction" if name == "direction_batch_size" else name for name in shown]
+    header = ["problem", "B", *varying, "method", "seed" if each else "runs"]
     words = len(header) - 1
     header += [title for title, _ in BEST.values()]
     header += ["zero train error at", "evaluations an iteration", "steps", "stalled", "failed"]
