@@ -382,29 +382,66 @@ def test_a_start_that_is_not_finite_is_told_of_each_time():
     assert problem.optimizer.iterations == 2
 
 
+def interrupted(call, at):
+    """Whether a call was interrupted before its n-th line in gradline."""
+    lines = itertools.count(1)
+
+    def interrupt(frame, event, argument):
+        if "gradline" not in frame.f_code.co_filename:
+            return None
+        if event == "line" and next(lines) == at:
+            raise KeyboardInterrupt
+        return interrupt
+
+    before = sys.gettrace()
+    sys.settrace(interrupt)
+    try:
+        call()
+    except KeyboardInterrupt:
+        return True
+    finally:
+        sys.settrace(before)
+    return False
+
+
 @pytest.mark.parametrize("phase", ["FIRST", "STEPS"])
 def test_training_goes_on_after_an_interrupt_at_any_line_of_a_restart(phase):
     for count in itertools.count(1):
         problem = problem_of(PHASES[phase])
-        lines = itertools.count(1)
-
-        def interrupt(frame, event, argument, lines=lines, count=count):
-            if "gradline" not in frame.f_code.co_filename:
-                return None
-            if event == "line" and next(lines) == count:
-                raise KeyboardInterrupt
-            return interrupt
-
-        before = sys.gettrace()
-        sys.settrace(interrupt)
-        try:
-            problem.optimizer.restart()
+        if not interrupted(problem.optimizer.restart, count):
             break
-        except KeyboardInterrupt:
-            pass
-        finally:
-            sys.settrace(before)
         for _ in range(15):
             problem.turn()
         assert all(map(torch.isfinite, map(torch.sum, problem.parameters())))
     assert count > 10
+
+
+@pytest.mark.parametrize("options", [{}, {"average": False}, {"betas": (0.3, 0.99)}], ids=str)
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("phase", PHASES)
+def test_after_an_interrupt_at_any_line_eval_and_train_set_the_parameters(phase, dtype, options):
+    problem = Problem(dtype=dtype)
+    problem.optimizer = gradline.Angle(problem.model.parameters(), **options)
+    for _ in range(PHASES[phase]):
+        problem.turn()
+    optimizer, training = problem.optimizer, problem.parameters()
+    with optimizer.eval():
+        evaluated = problem.parameters()
+    calls = {optimizer.eval: evaluated, optimizer.train: training}
+    for first, then in itertools.product(calls, calls):
+        for at in itertools.count(1):
+            (optimizer.train if first == optimizer.eval else optimizer.eval)()
+            if not interrupted(first, at):
+                break
+            then()
+            assert equal(problem.parameters(), calls[then])
+        assert at > 5
+    optimizer.train()
+    twin = Problem(dtype=dtype)
+    twin.optimizer = gradline.Angle(twin.model.parameters(), **options)
+    for _ in range(PHASES[phase]):
+        twin.turn()
+    for _ in range(20):
+        problem.turn()
+        twin.turn()
+    assert equal(problem.parameters(), twin.parameters())

@@ -109,7 +109,7 @@ class Angle(AngleSteps):
     @property
     def probing(self) -> bool:
         """Whether `eval()` would move the parameters: after the first gradient, and while not in `eval()`."""
-        return self._phase is not Phase.START and not self._evaluating
+        return self._phase is not Phase.START and (self._between or not self._evaluating)
 
     @step_method
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -187,8 +187,8 @@ class Angle(AngleSteps):
         self._refuse_in_closure("continue_from_here()")
         if self._evaluating and self._phase is not Phase.START:
             self._context.statistics.keep()
+            self._points = {}
             self._begin_anew()
-            self._drop_averages()
 
     @torch.inference_mode(False)  # train() must be able to change what is stored here
     @torch.no_grad()
@@ -199,13 +199,15 @@ class Angle(AngleSteps):
         parameters, call `eval()` and `train()` in all processes.
         """
         self._refuse_in_closure("eval()")
-        previously = self._evaluating
+        previously = self._evaluating and not self._between
         if not previously:
-            if self._unsettled:
-                self._settle()
-            self._store_averages()
-            self._evaluating = True
-            self._swap()
+            if not self._evaluating:
+                self._begin_evaluation()
+            try:
+                self._move_to_evaluated()
+            except BaseException:
+                self.train()
+                raise
         return self._until_exit(previously)
 
     @torch.no_grad()
@@ -213,8 +215,7 @@ class Angle(AngleSteps):
         """End `eval()`: set the parameters back to where training continues."""
         self._refuse_in_closure("train()")
         if self._evaluating:
-            self._evaluating = False
-            self._swap()
+            self._move_to_points()
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group; its parameters move from the next step on."""

@@ -27,12 +27,12 @@ from gradline.torch.buckets import (
     Bucket,
     average_of,
     dtype_of,
+    set_to_average,
     stores_average,
 )
 from gradline.torch.checkpoint import check_fields, saved_tensors, with_fields, written
 from gradline.torch.context import ModuleContext
 from gradline.torch.distributed.sharded import is_sharded, local, whole
-from gradline.torch.measuring import pieces
 from gradline.torch.outliers import OutlierGuard
 
 POINT = "point"
@@ -64,6 +64,8 @@ class AngleState(GradlineOptimizer):
         """Whether `eval()` uses an average of the points."""
         self._driver = Driver(search)
         self._evaluating = False
+        self._points: dict[Tensor, Tensor] = {}  # in `eval()`: where training continues (of shards, the local ones)
+        self._between = False  # while `eval()` or `train()` moves the parameters, or after an interrupt of it
         self._guard = OutlierGuard()
         self._failures = 0  # evaluations in a row that were rejected
         self._heading = (0.0, 0.0)  # g·w and ‖g‖‖w‖ at the last step
@@ -108,22 +110,36 @@ class AngleState(GradlineOptimizer):
                     held[name] = whole(local(value).to(part.device, dtype), parameter)
                     self._buckets = None
 
-    def _swap(self) -> None:
-        """Exchange the parameters with the average, or with the accepted point."""
-        if self._phase is Phase.START:
-            return
-        self._conform()
-        for parameter in self._known():
-            held = self.state[parameter]
-            point, evaluated = local(parameter), local(held[self._evaluated])
-            exact = None if self._evaluating else held.pop(EXACT, None)
-            for part, other, *new in pieces(point, evaluated, *([] if exact is None else [local(exact)])):
-                now = part.clone()
-                part.copy_(other)
-                other.copy_(new[0] if new else now)
-        if not self._evaluating:
-            self._drop_averages()
+    def _begin_evaluation(self) -> None:
+        """Note where training continues; if there is too little memory for that, nothing is changed."""
+        if self._unsettled:
+            self._settle()
+        points = {}
+        if self._phase is not Phase.START:
+            self._conform()
+            points = {parameter: local(parameter).detach().clone() for parameter in self._known()}
+        self._points, self._between, self._evaluating = points, True, True
+
+    def _move_to_evaluated(self) -> None:
+        """Set the parameters to the average, or to the accepted point; after an interrupt it can be repeated."""
+        self._between = True
+        for parameter, group in self._grouped(list(self._points)):
+            held, point = self.state[parameter], self._points[parameter]
+            if self.average and self._phase is Phase.STEPS:
+                set_to_average(local(parameter), point, held, group)
+            else:
+                local(parameter).copy_(local(held[ORIGIN]))
         self._context.ranks.moved()
+        self._between = False
+
+    def _move_to_points(self) -> None:
+        """Set the parameters to where training continues; after an interrupt it can be repeated."""
+        self._between = True
+        for parameter, point in self._points.items():
+            local(parameter).copy_(point)
+        self._context.ranks.moved()
+        self._evaluating = self._between = False
+        self._points = {}
 
     def _grouped(self, parameters: list[Tensor]) -> Iterator[tuple[Tensor, dict[str, Any]]]:
         """Yield these parameters with their groups."""
@@ -133,44 +149,28 @@ class AngleState(GradlineOptimizer):
                 if id(parameter) in ids:
                     yield parameter, group
 
-    def _average(self, parameter: Tensor, group: dict[str, Any]) -> Tensor:
-        """Return the average of a parameter, before the first step its start; of a sharded one, the local shard."""
+    def _average(self, parameter: Tensor, point: Tensor, group: dict[str, Any]) -> Tensor:
+        """Return the average of a parameter at a point, before the first step its start (the local shard)."""
         held = self.state[parameter]
         if self._phase is Phase.STEPS:
-            return average_of(parameter, held, group)
-        start = local(parameter).detach() if self._phase is Phase.START else local(held[ORIGIN])
+            return average_of(point, held, group)
+        start = point if self._phase is Phase.START else local(held[ORIGIN])
         return start.to(dtype_of(AVERAGE, start), copy=True)
 
-    def _store_averages(self) -> None:
-        """Add the tensors that only `eval()` needs to the state: all or, if there is too little memory, none."""
-        if self._phase is Phase.START or not self.average:
-            return
-        self._conform()
-        added = []
-        for parameter, group in self._grouped(self._known()):
-            held = self.state[parameter]
-            average = local(held[AVERAGE]) if AVERAGE in held else self._average(parameter, group)
-            added.append((held, AVERAGE, held.get(AVERAGE, whole(average, parameter))))
-            if average.dtype != parameter.dtype:  # the parameter will have the rounded average
-                added.append((held, EXACT, whole(average.clone(), parameter)))
-        for held, name, tensor in added:
-            held[name] = tensor
-
     def _drop_averages(self) -> None:
-        """Remove what only `eval()` needs, and the averages that can be computed from the state."""
+        """Remove the averages that can be computed from the state."""
         for parameter, group in self._grouped(self._known()):
-            self.state[parameter].pop(EXACT, None)
             if not stores_average(parameter, group):
                 self.state[parameter].pop(AVERAGE, None)
 
     @property
     def _swapped(self) -> bool:
-        """Whether the parameters are exchanged with those to evaluate."""
-        return self._evaluating and self._phase is not Phase.START
+        """Whether training continues elsewhere than where the parameters are, because those are to be evaluated."""
+        return self._evaluating and bool(self._points)
 
     @property
     def _evaluated(self) -> str:
-        """Name of the tensors that `eval()` exchanges with the parameters."""
+        """Name of the tensors that `eval()` sets the parameters to."""
         return AVERAGE if self.average else ORIGIN
 
     @torch.inference_mode(False)  # training goes on with these tensors if they are loaded
@@ -187,15 +187,17 @@ class AngleState(GradlineOptimizer):
         places = {id(parameter): place for place, parameter in enumerate(self._parameters())}
         known = self._known()
         if self._swapped:
-            for parameter in known:
-                held = state[places[id(parameter)]]
-                held[self._evaluated] = held[self._evaluated].clone()  # train() would change it
-                held.setdefault(EXACT, parameter.detach().clone())
+            for parameter, group in self._grouped(known):  # here, parameters and averages (or origins) are exchanged
+                held, part, point = state[places[id(parameter)]], local(parameter).detach(), self._points[parameter]
+                dtype = dtype_of(self._evaluated, part)
+                exact = part.clone() if part.dtype == dtype else self._average(parameter, point, group)
+                held[EXACT] = whole(exact, parameter)
+                held[self._evaluated] = whole(point.to(part.device, dtype, copy=True), parameter)
         elif self.average:
             for parameter, group in self._grouped(known):
                 held = state[places[id(parameter)]]
                 if AVERAGE not in held:
-                    held[AVERAGE] = whole(self._average(parameter, group), parameter)
+                    held[AVERAGE] = whole(self._average(parameter, local(parameter).detach(), group), parameter)
         return written(packed, state, self._pack(self._driver))
 
     def _pack(self, driver: Driver) -> dict[str, Plain]:
@@ -256,7 +258,7 @@ class AngleState(GradlineOptimizer):
         """
         attributes, swapped = saved
         vars(self).update(attributes)
-        self._evaluating, self._in_model = False, ""
+        self._evaluating, self._points, self._between, self._in_model = False, {}, False, ""
         self._buckets, self._unsettled = None, True
         for group in self.param_groups:
             check_group(group)

@@ -34,7 +34,7 @@ from gradline.torch.private import foreach_add_, foreach_copy_, foreach_lerp_, f
 SQUARE, AGE = "exp_avg_sq", "step"
 ORIGIN, DISPLACEMENT, ITERATE, AVERAGE = "origin", "displacement", "iterate", "average"
 EXACT = "exact_average"
-"""The average in `eval()`, if the parameter cannot represent it; in a checkpoint made there always."""
+"""The average (or origin) in a checkpoint made in `eval()`, where the tensor of that name is the point of training."""
 
 
 class Bucket:
@@ -325,14 +325,20 @@ def stores_average(parameter: Tensor, group: Mapping[str, Any]) -> bool:
     return parameter.dtype in HALF or beta < 0.5
 
 
-def average_of(parameter: Tensor, held: Mapping[str, Tensor], group: Mapping[str, Any]) -> Tensor:
-    """Return the average of a parameter, from its state; of a sharded one, the local shard."""
+def average_of(point: Tensor, held: Mapping[str, Tensor], group: Mapping[str, Any]) -> Tensor:
+    """Return the average of a parameter at a point, from its state; of a sharded one, the local shard."""
+    return set_to_average(torch.empty_like(local(held[ITERATE])), point, held, group)
+
+
+def set_to_average(target: Tensor, point: Tensor, held: Mapping[str, Tensor], group: Mapping[str, Any]) -> Tensor:
+    """Set a tensor to the average of a parameter at a point, and return it."""
     if AVERAGE in held:
-        return local(held[AVERAGE])
-    average, beta = local(held[ITERATE]).clone(), group["betas"][0]
-    for part, point in pieces(average, local(parameter).detach()) if beta else ():
-        part.lerp_(point.to(part.dtype), 1.0 / beta)
-    return average
+        return target.copy_(local(held[AVERAGE]))
+    target.copy_(local(held[ITERATE]))
+    beta: float = group["betas"][0]
+    for part, here, iterate in pieces(target, point, local(held[ITERATE])) if beta else ():
+        part.copy_(iterate.lerp(here.to(iterate.dtype), 1.0 / beta))
+    return target
 
 
 def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mapping[Tensor, Any]) -> list[Bucket]:
@@ -406,4 +412,4 @@ def add_state(parameter: Tensor, held: dict[str, Any], group: Mapping[str, Any])
         if name not in held:
             held[name] = whole(part.to(dtype_of(name, part), copy=True), parameter)
     if AVERAGE not in held and stores_average(parameter, group):
-        held[AVERAGE] = whole(average_of(parameter, held, group), parameter)
+        held[AVERAGE] = whole(average_of(part, held, group), parameter)
