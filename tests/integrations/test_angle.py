@@ -1,5 +1,7 @@
 """`gradline.Angle` in Lightning's and Hugging Face's trainers: averaged weights are evaluated and saved."""
 
+import itertools
+
 import pytest
 import torch
 from helpers import equal
@@ -11,7 +13,7 @@ pytest.importorskip("transformers")
 
 from integrations.lightning_module import BATCHES, EPOCHS, Loader, Module, Validated, by_hand, data, fit
 from integrations.test_transformers import logged, parameters, saved_parameters, search_of, trainer_in
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import BackboneFinetuning, BaseFinetuning, ModelCheckpoint
 from torch import nn
 from transformers import TrainerCallback
 
@@ -174,3 +176,73 @@ def test_hugging_face_trains_on_from_the_best_model(tmp_path):
     trainer.add_callback(first := First())
     trainer.train()
     assert equal(first.start, best)
+
+
+class Pretrained(Module):
+    """A backbone that is frozen at first, and a head."""
+
+    def __init__(self):
+        super().__init__(make=normalized)
+        self.backbone = self.net[:2]
+
+    def configure_optimizers(self):
+        return gradline.Angle(self.net[3].parameters())
+
+
+class Unfreezing(BaseFinetuning):
+    """Trains the backbone too from an epoch on, by steps a tenth as long as those of the head."""
+
+    def __init__(self, epoch):
+        super().__init__()
+        self.epoch = epoch
+
+    def freeze_before_training(self, pl_module):
+        self.freeze(pl_module.backbone)
+
+    def finetune_function(self, pl_module, epoch, optimizer):
+        if epoch == self.epoch:
+            self.unfreeze_and_add_param_group(pl_module.backbone, optimizer)
+            optimizer.param_groups[-1]["lr_scale"] = 0.1
+
+
+class Watched(Pretrained):
+    """Notes the backbone after each epoch."""
+
+    def __init__(self):
+        super().__init__()
+        self.backbones = []
+
+    def on_train_epoch_start(self):
+        self.backbones.append(parameters(self.backbone))
+
+
+@pytest.mark.filterwarnings("ignore:gradline. something set group")
+@pytest.mark.parametrize("unfreezing", [Unfreezing, lambda epoch: BackboneFinetuning(epoch, verbose=False)])
+@pytest.mark.parametrize("epoch", [1, 3], ids=["in the first search", "later"])
+def test_lightnings_finetuning_unfreezes_a_backbone(unfreezing, epoch):
+    module = Watched()
+    with pytest.warns(UserWarning, match=r"lr of an added parameter group has no effect .* set lr_scale"):
+        made = fit(module, unfreezing(epoch))
+    (optimizer,) = made.optimizers
+    assert optimizer.evaluations == EPOCHS * BATCHES
+    moved = [not equal(*pair) for pair in itertools.pairwise([*module.backbones, parameters(module.backbone)])]
+    assert moved == [number >= epoch for number in range(EPOCHS)]
+    scale = optimizer.param_groups[1]["lr_scale"]
+    assert scale == (0.1 if isinstance(made.callbacks[1], Unfreezing) else 1.0)
+    assert optimizer.param_groups[1]["lr"] == scale * optimizer.last.step > 0.0
+
+
+@pytest.mark.filterwarnings("ignore:gradline. lr of an added parameter group")
+@pytest.mark.filterwarnings("ignore:Be aware that when using `ckpt_path`, callbacks")  # the ModelCheckpoint
+@pytest.mark.parametrize("stop", [5, 20])  # later Lightning itself leaves the backbone frozen
+def test_a_resumed_finetuning_is_the_uninterrupted_one(stop, tmp_path):
+    whole, first, second = Pretrained(), Pretrained(), Pretrained()
+    through = fit(whole, Unfreezing(3))
+    saving = ModelCheckpoint(tmp_path, "{step}", every_n_train_steps=stop, save_top_k=-1)
+    fit(first, Unfreezing(3), saving, max_steps=stop, enable_checkpointing=True)
+    resumed = fit(second, Unfreezing(3), ckpt_path=tmp_path / f"step={stop}.ckpt")
+    assert equal(tensors(second), tensors(whole))
+    (one,), (other,) = through.optimizers, resumed.optimizers
+    assert one.last == other.last
+    assert [group["lr_scale"] for group in other.param_groups] == [1.0, 0.1]
+    assert [type(group).__name__ for group in other.param_groups] == ["AngleGroup"] * 2

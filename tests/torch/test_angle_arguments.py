@@ -38,7 +38,7 @@ def test_bad_values_are_refused(name, value, rule):
 
 def test_a_bad_group_is_not_added():
     optimizer = gradline.Angle(parameters())
-    for bad in ({"weight_decay": -1.0}, {"betas": ("a", "b")}, {"lr_scale": None}, {"lr": 0.1}):
+    for bad in ({"weight_decay": -1.0}, {"betas": ("a", "b")}, {"lr_scale": None}):
         with pytest.raises(ValueError, match="must be"):
             optimizer.add_param_group({"params": parameters(), **bad})
     with pytest.raises(TypeError, match="parameters must be real"):
@@ -56,6 +56,21 @@ def test_a_learning_rate_is_refused():
         ):
             build()
     assert gradline.Angle(parameters(), lr=None).param_groups[0]["lr"] == 0.0
+
+
+@pytest.mark.parametrize("build", [gradline.Angle, gradline.GOLSI])
+def test_the_learning_rate_of_an_added_group_has_no_effect_and_a_warning_says_so(build):
+    """Trainers pass one that nobody has chosen."""
+    optimizer = build(parameters())
+    given = {"params": parameters(), "lr": 0.1}
+    with pytest.warns(
+        UserWarning, match=r"lr of an added parameter group has no effect .* set lr_scale, .*got 0\.1$"
+    ) as told:
+        optimizer.add_param_group(given)
+    assert told[0].filename == __file__
+    assert given["lr"] == 0.1
+    optimizer.add_param_group({"params": parameters(), "lr": None})
+    assert [group["lr"] for group in optimizer.param_groups] == [0.0] * 3
 
 
 def test_another_direction_is_refused_with_a_hint():

@@ -111,8 +111,9 @@ def test_added_groups_get_the_direction_too():
     problem.optimizer.add_param_group({"params": problem.model[2].parameters()})
     assert problem.optimizer.param_groups[1]["betas"] == (0.9, 0.999)
     assert problem.optimizer.param_groups[1]["lr"] == problem.optimizer.last.step
-    with pytest.raises(ValueError, match="lr must be None or not given"):
+    with pytest.warns(UserWarning, match="lr of an added parameter group has no effect"):
         problem.optimizer.add_param_group({"params": [torch.nn.Parameter(torch.zeros(1))], "lr": 0.1})
+    assert problem.optimizer.param_groups[2]["lr"] == problem.optimizer.last.step
     before = problem.model[2].weight.detach().clone()
     for _ in range(3):
         problem.optimizer.step(problem.closure)

@@ -221,8 +221,8 @@ def test_bad_arguments(make, error, sentence):
 
 def test_a_refused_group_is_not_added():
     problem = problem_with(GolsI())
-    with pytest.raises(ValueError, match="lr must be None or not given"):
-        problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))], "lr": 0.1})
+    with pytest.raises(ValueError, match="weight_decay must be 0 without a direction"):
+        problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2))], "weight_decay": 0.1})
     with pytest.raises(TypeError, match="must be real"):
         problem.optimizer.add_param_group({"params": [nn.Parameter(torch.zeros(2, dtype=torch.complex64))]})
     assert len(problem.optimizer.param_groups) == 1

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from gradline.searches import Angle as AngleSearch
 from gradline.torch.angle_state import Phase
 from gradline.torch.angle_steps import AngleSteps
-from gradline.torch.arguments import check_group, check_params, search_of, without_lr, without_lrs
+from gradline.torch.arguments import check_group, check_params, ignoring_lr, search_of, without_lrs
 from gradline.torch.base import step_method
 from gradline.torch.buckets import ORIGIN
 from gradline.torch.checkpoint import SEARCH
@@ -220,7 +220,7 @@ class Angle(AngleSteps):
     def add_param_group(self, param_group: dict[str, Any]) -> None:
         """Add a parameter group; its parameters move from the next step on."""
         self._refuse_in_closure("add_param_group()")
-        param_group = without_lr(param_group)
+        param_group = ignoring_lr(param_group)
         super().add_param_group(param_group)
         try:
             check_group(self.param_groups[-1])

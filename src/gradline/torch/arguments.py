@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any, TypeVar, cast
@@ -12,6 +13,7 @@ from torch.optim import Optimizer
 
 from gradline.protocol import Value, observes
 from gradline.searches.arguments import require
+from gradline.torch.base import caller
 
 T = TypeVar("T")
 
@@ -125,3 +127,16 @@ def without_lr(options: dict[str, Any], where: str = "") -> dict[str, Any]:
             f"takes lr_scale for a group's share of it), got {options['lr']!r}"
         )
     return {name: value for name, value in options.items() if name != "lr"}
+
+
+def ignoring_lr(group: dict[str, Any]) -> dict[str, Any]:
+    """Return an added parameter group without its `lr`; warn if it has one, as those of some trainers have."""
+    if group.get("lr") is not None:
+        warnings.warn(
+            f"gradline: lr of an added parameter group has no effect (the search finds the step): for smaller steps in "
+            f"this group set lr_scale, which gradline.Angle takes, also afterwards "
+            f"(optimizer.param_groups[-1]['lr_scale'] = 0.1), got {group['lr']!r}",
+            UserWarning,
+            stacklevel=caller(),
+        )
+    return {name: value for name, value in group.items() if name != "lr"}

@@ -17,7 +17,7 @@ from gradline.torch.arguments import (
     check_decay,
     check_no_variances,
     check_spread,
-    without_lr,
+    ignoring_lr,
     without_lrs,
 )
 from gradline.torch.base import caller, step_method, warn_of
@@ -284,13 +284,13 @@ class LineSearchOptimizer(SavedOptimizer):
         self._refuse_in_closure("add_param_group()")
         base = self._base
         if base is None:
-            param_group = without_lr(param_group)
+            param_group = ignoring_lr(param_group)
             check_decay(param_group)
             super().add_param_group(param_group)
         elif self.param_groups is not base.param_groups:  # while this optimizer is built, over the base's own groups
             super().add_param_group(param_group)
         else:
-            param_group = without_lr(param_group)
+            param_group = ignoring_lr(param_group)
             base.add_param_group(param_group)
         self._refuse_complex(param_group)
         self._session.context.listen()
