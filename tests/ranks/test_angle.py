@@ -1,5 +1,8 @@
 """`gradline.Angle` in several processes: equal steps, failures of one rank, evaluation and checkpoints."""
 
+import contextlib
+import copy
+
 import pytest
 import torch
 from ranks.test_checkpoints import _load, _save
@@ -341,3 +344,36 @@ def test_another_number_of_processes_resumes(two, three, tmp_path, more, flat):
         assert mine[2:] == tuple(counts)
         torch.testing.assert_close(its_points, points, rtol=1e-6, atol=1e-9)
         torch.testing.assert_close(its_averages, averages, rtol=1e-6, atol=1e-9)
+
+
+def narrow(inputs):
+    """A net of which all shards of all ranks but the first are empty."""
+    return nn.Sequential(nn.Linear(inputs, 1), nn.Tanh(), nn.Linear(1, 1))
+
+
+def mixed(rank, size, model, dtype, scale, turns, evaluating):
+    """Resume from parameters or averages, with a state saved outside of `eval()`."""
+    problem = trained(rank, size, "fsdp", model=model, dtype=dtype, turns=turns, lr_scale=scale)
+    state = copy.deepcopy(problem.optimizer.state_dict())
+    with problem.optimizer.eval() if evaluating else contextlib.nullcontext():
+        weights = copy.deepcopy(problem.model.state_dict())
+    other = Trained(rank, size, kind="fsdp", search=None, model=model, dtype=dtype, lr_scale=scale)
+    other.model.load_state_dict(weights)
+    other.optimizer.load_state_dict(state)
+    for _ in range(AFTER):
+        other.turn()
+    return problem.optimizer.evaluations, numbers(other), joined(other)
+
+
+@pytest.mark.parametrize("evaluating", [False, True], ids=["points", "averages"])
+@pytest.mark.parametrize("turns", [4, 15])
+@pytest.mark.parametrize(
+    ("model", "dtype", "scale"),
+    [(narrow, torch.float64, 1.0), (narrow, torch.bfloat16, 1.0), (net, torch.bfloat16, 0.01)],
+    ids=["empty shards", "empty shards in half precision", "half precision"],
+)
+def test_ranks_agree_whether_they_were_set_back_to_the_point_of_training(two, model, dtype, scale, turns, evaluating):
+    (before, mine, points), (_, its, its_points) = two(mixed, model, dtype, scale, turns, evaluating)
+    assert str(mine) == str(its)  # the cosine may be NaN
+    assert mine[2] == before + AFTER - evaluating or dtype is torch.bfloat16
+    assert all(map(torch.equal, points, its_points))

@@ -301,7 +301,7 @@ class AngleState(GradlineOptimizer):
             self._in_model = ""
         else:
             evaluated = {p: local(tensors.get(self._evaluated, tensors[ORIGIN])) for p, tensors in held.items()}
-            if not all(_equal(local(parameter), tensor) for parameter, tensor in evaluated.items()):
+            if self._anywhere(not all(_equal(local(parameter), tensor) for parameter, tensor in evaluated.items())):
                 return False
         pending, moved = self._driver.pending, False
         for parameter, group in self._grouped(list(points)):
@@ -315,7 +315,11 @@ class AngleState(GradlineOptimizer):
                 goal = evaluated[parameter].lerp(local(tensors[ITERATE]), 1.0 - group["betas"][0])
             moved = moved or not _equal(here, goal)
             here.copy_(goal)
-        return moved
+        return self._anywhere(moved)
+
+    def _anywhere(self, here: bool) -> bool:
+        """Return whether something is true of a shard in any process: shards may be empty, or rounded to be equal."""
+        return self._context.ranks.any(here) if any(map(is_sharded, self._parameters())) else here
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_buckets": None}
