@@ -287,23 +287,45 @@ def test_a_step_transfers_once_and_makes_no_large_tensors(model, transfers):
         assert watching.kernels <= (15 if model is None else 6 * 6 + 15)
 
 
-def test_a_probe_of_the_first_search_transfers_once(transfers):
+@pytest.mark.parametrize("scaled", [False, True])
+def test_a_probe_of_the_first_search_and_the_first_steps_transfer_once(scaled, transfers):
+    """The scale of the loss, which is on the device too, is transferred with the other numbers."""
+    problem, scaler = training(model=large), GradScaler("cpu", init_scale=4.0, enabled=scaled)
+
+    def step():
+        problem.optimizer.zero_grad()
+        scaler.scale(problem.loss(problem.draw())).backward()
+        transfers.clear()
+        scaler.step(problem.optimizer)
+        found = len(transfers)
+        scaler.update()
+        return found
+
+    assert step() == 3  # also the numbers of updates, and what is measured along the direction
+    while problem.optimizer.iterations < 3:
+        assert step() == 1
+    assert problem.optimizer.evaluations > 4
+
+
+def test_a_step_of_other_parameters_than_the_last_one_transfers_once_more(transfers):
     problem = training(model=large)
-    problem.turn()
-    while problem.optimizer._phase.name == "FIRST":
+    for _ in range(TURNS):
+        problem.turn()
+    for expected in (2, 2, 1):
         problem.closure()
+        if expected == 2 and problem.optimizer.evaluations == TURNS:
+            problem.model[0].weight.grad = None
         transfers.clear()
         problem.optimizer.step()
-        assert len(transfers) == 1
-    assert problem.optimizer.evaluations > 2
+        assert len(transfers) == expected
 
 
-def test_an_outlier_takes_one_more_transfer_and_an_overflow_two(transfers):
+def test_an_outlier_and_zero_take_one_more_transfer_and_an_overflow_two(transfers):
     """What hardly any step needs is not measured with the other numbers: it costs a pass over all parameters."""
     problem = training(model=large)
     for _ in range(TURNS):
         problem.turn()
-    for factor, expected in ((1e6, 2), (1e24, 3)):
+    for factor, expected in ((1e6, 2), (1e24, 3), (0.0, 2)):
         problem.closure()
         for parameter in problem.model.parameters():
             parameter.grad *= factor

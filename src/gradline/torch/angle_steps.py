@@ -124,9 +124,9 @@ class AngleSteps(AngleState):
 
     def _use(self, buckets: list[Bucket], phase: Phase) -> bool:
         """Use the gradients in the buckets; return whether a step was taken, or the first search ended without one."""
-        scaled = self._divide_by_scale()
+        scaled = "found_inf" in vars(self)
         probed = [part for bucket in buckets for part in bucket.points] if phase is Phase.FIRST else []
-        gg, gu, uu, values = self._measure(buckets, *extremes(probed))
+        gg, gu, uu, values = self._measure_scaled(buckets, *extremes(probed))
         if gg == 0.0:
             self._count_flat()
             if phase is not Phase.FIRST:  # nothing to learn
@@ -337,11 +337,14 @@ class AngleSteps(AngleState):
             bucket.collect()
         return buckets
 
-    def _divide_by_scale(self) -> bool:
-        """Divide the gradients by GradScaler's scale, if there is one, where they are used; return whether there is."""
+    def _measure_scaled(self, buckets: list[Bucket], *more: Tensor) -> tuple[float, float, float, list[float]]:
+        """Do as `_measure`, with gradients divided by GradScaler's scale, if there is one, where they are used."""
+        self._unscaled = 1.0
         scale = vars(self).get("grad_scale")
-        self._unscaled = 1.0 if scale is None else float(1.0 / scale)
-        return "found_inf" in vars(self)
+        if scale is None:
+            return self._measure(buckets, *more)
+        gg, gu, uu, (*values, self._unscaled) = self._measure(buckets, *more, 1.0 / scale)
+        return gg * self._unscaled**2, gu * self._unscaled, uu, values
 
     def _measure(self, buckets: list[Bucket], *more: Tensor) -> tuple[float, float, float, list[float]]:
         """Return g·g, g·u and u·u for the gradient g and the stored displacement or direction u, and more scalars."""

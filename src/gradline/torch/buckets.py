@@ -343,13 +343,15 @@ def set_to_average(target: Tensor, point: Tensor, held: Mapping[str, Tensor], gr
 
 def buckets_of(groups: Sequence[dict[str, Any]], moving: set[int], state: Mapping[Tensor, Any]) -> list[Bucket]:
     """Return the parameters that have a state in buckets; those whose ids are not in `moving` are idle."""
+    known = [parameter for group in groups for parameter in group["params"] if ORIGIN in state.get(parameter, {})]
+    ages = dict(zip(map(id, known), to_host([state[parameter][AGE].view(()) for parameter in known]), strict=True))
     buckets = []
     for group in groups:
         alike: dict[Any, list[Tensor]] = {}
         for parameter in group["params"]:
-            if ORIGIN in state.get(parameter, {}):
-                held = state[parameter]
-                sort = (parameter.dtype, parameter.device, is_sharded(parameter), float(held[AGE]), AVERAGE in held)
+            if id(parameter) in ages:
+                age, averaged = ages[id(parameter)], AVERAGE in state[parameter]
+                sort = (parameter.dtype, parameter.device, is_sharded(parameter), age, averaged)
                 alike.setdefault((id(parameter) not in moving, *sort), []).append(parameter)
         for (idle, _, _, sharded, *_), parameters in alike.items():
             kind = Idle if idle else Packed if not sharded and is_small(parameters) else Bucket
