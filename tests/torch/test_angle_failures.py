@@ -1,6 +1,7 @@
 """`gradline.Angle` after interrupts, and where losses and gradients are not finite, zero, huge, linear or unbounded."""
 
 import copy
+import inspect
 import itertools
 import math
 import sys
@@ -382,14 +383,15 @@ def test_a_start_that_is_not_finite_is_told_of_each_time():
     assert problem.optimizer.iterations == 2
 
 
-def interrupted(call, at):
-    """Whether a call was interrupted before its n-th line in gradline."""
-    lines = itertools.count(1)
+def interrupted(call, at, where="line"):
+    """Whether a call was interrupted before its n-th line in gradline, or at the start of the n-th function."""
+    events = itertools.count(1)
 
     def interrupt(frame, event, argument):
-        if "gradline" not in frame.f_code.co_filename:
+        code = frame.f_code
+        if "gradline" not in code.co_filename or code.co_flags & inspect.CO_GENERATOR:  # closing one would swallow it
             return None
-        if event == "line" and next(lines) == at:
+        if event == where and next(events) == at:
             raise KeyboardInterrupt
         return interrupt
 
@@ -414,6 +416,18 @@ def test_training_goes_on_after_an_interrupt_at_any_line_of_a_restart(phase):
             problem.turn()
         assert all(map(torch.isfinite, map(torch.sum, problem.parameters())))
     assert count > 10
+
+
+def test_training_goes_on_after_an_interrupt_in_any_function_of_the_first_step():
+    """In this step the layers with running statistics are found."""
+    for at in itertools.count(1):
+        problem = problem_of()
+        if not interrupted(lambda problem=problem: problem.optimizer.step(problem.closure), at, "call"):
+            break
+        for _ in range(2):
+            problem.optimizer.step(problem.closure)
+        assert all(map(torch.isfinite, map(torch.sum, problem.parameters())))
+    assert at > 100
 
 
 @pytest.mark.parametrize("options", [{}, {"average": False}, {"betas": (0.3, 0.99)}], ids=str)

@@ -145,8 +145,8 @@ class Angle(AngleSteps):
 
     def _evaluate(self, closure: Callable[[], Any]) -> Any:
         context = self._context
-        context.stepping = True
         try:
+            context.stepping = True
             if not context.known:
                 context.discover()
             set_grad(True)
@@ -159,8 +159,8 @@ class Angle(AngleSteps):
             context.statistics.put_back()
             raise
         finally:
+            context.stepping = False  # first: after the call below, an interrupt may be raised
             set_grad(False)
-            context.stepping = False
 
     @torch.no_grad()
     def restart(self) -> None:

@@ -41,7 +41,8 @@ class RunningStatistics:
     def watch(self, layers: Iterable[nn.Module]) -> None:
         """Track these layers from now on; save the statistics of newly tracked ones."""
         before = dict(zip(self.places, self._kept, strict=True))
-        self.places = list(
+        watched = RunningStatistics()
+        watched.places = list(
             {
                 (layer, name): None
                 for layer in layers
@@ -49,7 +50,8 @@ class RunningStatistics:
                 if name.startswith("running_") or name == "num_batches_tracked"
             }
         )
-        self._kept = [before.get(place, new) for place, new in zip(self.places, self.now(), strict=True)]
+        kept = [before.get(place, new) for place, new in zip(watched.places, watched.now(), strict=True)]
+        self.places, self._kept = watched.places, kept  # together: an interrupt before leaves both as they were
 
     def now(self) -> list[Tensor | None]:
         """Return a copy of the current statistics; `None` for those a lazy layer does not have yet."""
