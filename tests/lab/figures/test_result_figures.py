@@ -267,6 +267,9 @@ def test_today_has_adam_with_the_best_learning_rate_of_its_grid_and_says_what_is
         frame = summary(PACKED, problem=problem)
         grid = frame[(frame["budget"] == 1000) & frame["method"].astype(str).str.startswith("adam-")]
         assert adam == grid.groupby("method", observed=True)["final_train_loss"].median().idxmin()
+    others = [replace(run, run=replace(run.run, batch_size=10)) for run in runs_of("study_today", [])]
+    with pytest.raises(MissingRuns, match="needs runs of the study today"):
+        figure.data(others)
     one_seed = figure.data([run for run in runs_of("study_today", []) if run.seed == 0])
     assert one_seed.notes() == ["1 of 5 seeds"]
     (drawn,) = figure.drawings(one_seed).values()

@@ -17,6 +17,7 @@ from gradline.lab.figures.panels import ZERO, Look, grid
 from gradline.lab.methods import GROUPS
 
 SAMPLING = "static-vs-dynamic"
+TODAY = "today"
 WORDS = {"static": "static: one mini-batch a search", "dynamic": "dynamic: one an evaluation"}
 BEST_ADAM = "Adam, best learning rate"
 
@@ -34,6 +35,8 @@ def _line(run: Any) -> str:
 def _with_best_adam(found: FigureRuns) -> FigureRuns:
     """Return the runs with batches of 100, of Adam's grid those with the lowest median training loss at the end."""
     runs = [run for run in found.runs if run.batch_size == 100]
+    if not runs:
+        raise missing(TODAY)
     for problem in found.values_of("problem"):
         grid = [run for run in runs if run.problem == problem and run.method in GROUPS["adam"]]
         ends: dict[str, list[float]] = {}
@@ -92,7 +95,7 @@ ENTRIES = (
     ),
     grid(
         "study_today",
-        "today",
+        TODAY,
         "The paper's problems today",
         "Training loss and test error with mini-batches of 100",
         measures=(TRAIN_LOSS, TEST_ERROR),
