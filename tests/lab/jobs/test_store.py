@@ -14,7 +14,7 @@ from lab.fake_engine import result_of
 from lab.helping import assert_same_tables, python, small
 
 import gradline.lab
-from gradline.lab.jobs.result import COLUMNS, Result
+from gradline.lab.jobs.result import COLUMNS, LATER, Result
 from gradline.lab.jobs.runs import Run
 from gradline.lab.jobs.store import Store, StoreWarning
 from gradline.lab.methods import METHODS, Absent, Direction
@@ -129,6 +129,16 @@ def test_columns_of_another_type_count_as_missing(store, runs):
     pq.write_table(table.set_column(place, "step", table["step"].cast(pa.float32())), path)
     with pytest.warns(StoreWarning, match="step: float"):
         assert store.missing(runs) == [runs[0]]
+
+
+@pytest.mark.parametrize("lacking", [LATER, LATER[1:]])
+def test_results_of_before_a_column_was_added_are_read(store, runs, lacking):
+    path = store.path(runs[0].key)
+    pq.write_table(pq.read_table(path).drop_columns(list(lacking)), path)
+    assert store.has(runs[0])
+    columns = store.load(runs[0].key).columns
+    assert list(columns) == list(COLUMNS)
+    assert all(np.isnan(columns[name]).all() for name in lacking)
 
 
 def test_a_foreign_file_is_not_used(store, runs):

@@ -6,7 +6,7 @@
 | evaluations | so far, including the first gradient; a forward pass alone counts a third |
 | probes | number of probes of the search; NaN for other methods, as in the next four |
 | step | the accepted step; 0 if none was accepted |
-| stop | why the search ended, the name of a `gradline.Stop` |
+| stop | why the search ended, the name of a `gradline.protocol.Stop` |
 | slope, norm | at the origin of the search: d·g and ‖d‖ |
 | train_loss, train_error, test_loss, test_error | at the accepted point; NaN if not measured |
 | angle | between direction and full-batch direction, in radians; NaN if not measured |
@@ -39,7 +39,7 @@ _ITERATION = ("evaluations", "probes", "step", "stop", "slope", "norm")
 _TIMES = ("angle", "seconds", "cpu_seconds")
 _MEASURED = ("iteration", *Measured._fields, *_TIMES)
 LATER = ("validation_loss", "validation_error")
-"""Columns that results of earlier versions do not have: they are read as NaN."""
+"""Columns that results of earlier versions need not have: they are read as NaN. New columns are added at the end."""
 _FIRST = tuple(name for name in Measured._fields if name not in LATER)
 COLUMNS: dict[str, Any] = {
     "iteration": np.int64,

@@ -41,7 +41,6 @@ _TYPES: dict[Any, Any] = {
     np.str_: pa.dictionary(pa.int32(), pa.string()),
 }
 SCHEMA = pa.schema([pa.field(name, _TYPES[kind], nullable=name not in PLAIN) for name, kind in COLUMNS.items()])
-_EARLIER = pa.schema([field for field in SCHEMA if field.name not in LATER])
 
 
 class StoreWarning(UserWarning):
@@ -175,8 +174,8 @@ def _read(path: Path) -> tuple[Header, Any]:
     """Read a result and verify its checksums. Raises `FileNotFoundError` or `ResultError`."""
     table = _parsed(path, partial(pq.read_table, page_checksum_verification=True))
     header = _header_of(table.schema, path)
-    if table.schema.equals(_EARLIER):
-        for name in LATER:
+    for name in LATER:
+        if name not in table.schema.names:
             table = table.append_column(SCHEMA.field(name), pa.nulls(len(table), SCHEMA.field(name).type))
     if not table.schema.equals(SCHEMA):
         raise ResultError(f"its columns are {', '.join(f'{field.name}: {field.type}' for field in table.schema)}")
