@@ -173,7 +173,7 @@ class Driver:
         else:
             pending = Pending(self.search, origin, state.memory)
             if pending.outcome is None:
-                self.state = State(state.memory, pending, state.last, state.iterations, state.taken)
+                self.state = state._replace(pending=pending)
                 return True
             outcome = pending.outcome
         if not early:
@@ -218,9 +218,13 @@ class Driver:
             self.state = self.state._replace(pending=again)
 
     def _end(self, record: Record[Any, Any]) -> None:
-        state = self.state
-        self.state = State(
-            record.outcome.memory, None, record, state.iterations + 1, state.taken + (record.outcome.step > 0.0)
+        state, outcome = self.state, record.outcome
+        self.state = state._replace(
+            memory=outcome.memory,
+            pending=None,
+            last=record,
+            iterations=state.iterations + 1,
+            taken=state.taken + (outcome.step > 0.0),
         )
 
     def _error(self, call: str) -> RuntimeError:

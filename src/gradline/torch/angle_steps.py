@@ -43,7 +43,7 @@ from typing import Any
 
 from torch import Tensor
 
-from gradline.driver import Mark, State
+from gradline.driver import Mark
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
 from gradline.torch.angle_state import AngleState, Phase
 from gradline.torch.base import caller, warn_of
@@ -174,7 +174,7 @@ class AngleSteps(AngleState):
                 bucket.forget()
             if self._phase is Phase.FIRST:
                 self._forget(buckets)
-                driver.state = State(self.search.start(), None, driver.last, driver.iterations, 0)
+                driver.state = driver.state._replace(memory=self.search.start(), pending=None, taken=0)
         elif self._phase is Phase.FIRST:
             self._to_probe(buckets)
         for bucket in buckets:
@@ -191,7 +191,7 @@ class AngleSteps(AngleState):
         halvings, self._failures = max(self._failures - _PATIENCE[scaled], 0), 0
         state = self._driver.state
         memory = self.search.count_step(state.memory, halvings)
-        self._driver.state = State(memory, None, state.last, state.iterations + 1, state.taken + 1)
+        self._driver.state = state._replace(memory=memory, iterations=state.iterations + 1, taken=state.taken + 1)
         self._context.statistics.keep()
         self._move(buckets, norm, gu, norm * math.sqrt(uu))
         return True
@@ -214,7 +214,7 @@ class AngleSteps(AngleState):
         self._moving = True
         for bucket in buckets:
             bucket.move(after.step, memory.taken + 1, factor * self._unscaled)
-        self._driver.state = State(after, state.pending, state.last, state.iterations, state.taken)
+        self._driver.state = state._replace(memory=after)
         self._moving = False
 
     def _halve(self, buckets: list[Bucket], patience: int, stop: Stop) -> bool:
@@ -237,7 +237,8 @@ class AngleSteps(AngleState):
         record = self._record(memory.step, Outcome(0.0, None, stop, self.search.start()))
         self._forget(buckets)
         state = driver.state
-        driver.state = State(self.search.start(), None, record, state.iterations + 1, 0)
+        memory, iterations = self.search.start(), state.iterations + 1
+        driver.state = state._replace(memory=memory, last=record, iterations=iterations, taken=0)
         self._moving = False
         return True
 
@@ -314,7 +315,7 @@ class AngleSteps(AngleState):
         driver = self._driver
         last = self.last if driver.iterations else None
         self._forget([])
-        driver.state = State(self.search.start(), None, last, driver.iterations, 0)
+        driver.state = driver.state._replace(memory=self.search.start(), pending=None, last=last, taken=0)
         self._context.listen()
 
     def _shown_in(self, group: dict[str, Any], step: float) -> float:
