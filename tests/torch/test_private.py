@@ -11,8 +11,8 @@ from gradline.torch import private
 
 SOURCES = sorted(Path(gradline.__file__).parent.rglob("*.py"))
 PRIVATE = re.compile(
-    r"(?<![.\w])torch\._[a-z]|\bfrom torch\.[\w.]*\._|\._(version|modules|parameters|buffers|execution_engine"
-    r"|pre_forward|post_forward|logger_connector|skip_backward)\b"
+    r"(?<![.\w])torch\._[a-z]|\bfrom torch[\w.]*(\._| import _)|\._(version|modules|parameters|buffers|BatchNorm"
+    r"|execution_engine|pre_forward|post_forward|logger_connector|skip_backward)\b"
 )
 
 
@@ -50,6 +50,21 @@ def test_a_version_grows_with_in_place_operations():
     before = private.version(x)
     x.add_(1.0)
     assert private.version(x) > before
+
+
+def test_versions_are_set_back():
+    x = torch.zeros(2)
+    before = private.version(x)
+    with private.same_versions((x,)):
+        x.add_(1.0)
+    assert private.version(x) == before
+    assert private.same_versions((x,)).prev_versions == (before,)
+
+
+def test_batch_norms_have_one_class():
+    assert issubclass(torch.nn.BatchNorm1d, private.BatchNorm)
+    assert issubclass(torch.nn.SyncBatchNorm, private.BatchNorm)
+    assert not issubclass(torch.nn.GroupNorm, private.BatchNorm)
 
 
 def test_what_happens_when_a_backward_pass_ends():

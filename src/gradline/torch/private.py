@@ -13,6 +13,8 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 from torch._compile import _disable_dynamo
+from torch.autograd.grad_mode import _unsafe_preserve_version_counter
+from torch.nn.modules.batchnorm import _BatchNorm
 from torch.optim import Optimizer
 from torch.optim.adamw import adamw
 from torch.optim.optimizer import _global_optimizer_post_hooks, _global_optimizer_pre_hooks
@@ -20,6 +22,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 DispatchMode = TorchDispatchMode
+BatchNorm = _BatchNorm
+"""Base class of all layers with BatchNorm's running statistics."""
 
 leaves: Callable[[Any], list[Any]] = tree_leaves
 """Return the leaves of nested lists, tuples, dicts and registered classes."""
@@ -42,6 +46,8 @@ set_grad: Callable[[bool], Any] = torch._C._set_grad_enabled
 version: Callable[[Tensor], int] = attrgetter("_version")
 """A number that grows with each in-place operation on a tensor."""
 
+same_versions = _unsafe_preserve_version_counter
+"""Context manager that sets the versions of a tuple of tensors back at its end."""
 
 is_profiling: Callable[[], bool] = torch._C._autograd._profiler_enabled
 """Return whether a profiler is running."""

@@ -158,7 +158,7 @@ def _with_loss(optimizer: Any, loss: Any) -> None:
 
 def batch_norms(model: nn.Module) -> list[Any]:
     """Return the layers of a model that have BatchNorm's running statistics."""
-    kind: type = import_module("torch.nn.modules.batchnorm")._BatchNorm
+    kind: type = import_module("gradline.torch.private").BatchNorm
     return [module for module in model.modules() if isinstance(module, kind)]
 
 

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 
 import torch
 from torch import Tensor
-from torch.autograd.grad_mode import _unsafe_preserve_version_counter as _versions
+
+from gradline.torch.private import same_versions
 
 _ROOM = 2**24
 """Largest number of per-sample gradient components held at once (128 MB in float64)."""
@@ -34,7 +35,7 @@ class Graph:
         self.parameters = [parameter for parameter in parameters if parameter.requires_grad]
         self._ours = [place for place, parameter in enumerate(parameters) if parameter.requires_grad]
         self.filled: set[int] = set()  # ids of parameters with a gradient from the backward pass
-        self._then = _versions(tuple(self.parameters))
+        self._then = same_versions(tuple(self.parameters))
         self._marks: list[Tensor] | None = None
         self._pull: tuple[Tensor, list[Tensor | None]] | None = None
 
@@ -159,7 +160,7 @@ class Graph:
     @contextmanager
     def _in_place(self) -> Iterator[None]:
         """Context manager with the parameters' version counters of the evaluation, if their values match."""
-        now = _versions(tuple(self.parameters))
+        now = same_versions(tuple(self.parameters))
         if now.prev_versions == self._then.prev_versions:
             yield
             return

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradline.torch.moments.layers import Convolution, Dense, Layer
-from gradline.torch.private import version
+from gradline.torch.private import BatchNorm, version
 
 _LEAF = "AccumulateGrad"
 _REASON = (
@@ -70,7 +70,7 @@ def find_layers(losses: Tensor, parameters: Sequence[Tensor]) -> list[Layer] | N
 def refuse_batch_norm(model: nn.Module) -> None:
     """Raise an error if a model has BatchNorm in training mode; for graphs that hide it, such as compiled ones."""
     for name, module in model.named_modules():
-        if isinstance(module, nn.modules.batchnorm._BatchNorm) and (module.training or module.running_mean is None):
+        if isinstance(module, BatchNorm) and (module.training or module.running_mean is None):
             raise ValueError(
                 f"model must have no BatchNorm that is training ({_REASON}), but {name or 'it'} is a "
                 f"{type(module).__name__}; {_REMEDY}"
