@@ -158,6 +158,9 @@ def test_commands_lose_what_belongs_to_one_machine():
         [
             "gradline run compare --workers 2 --out /somewhere/else",
             "gradline run compare --out=/elsewhere --backend dask",
+            "gradline run compare --tensorboard --out /elsewhere",
+            "gradline run compare --out /elsewhere --tensorboard",
+            "gradline run compare --tensorboard logs",
             "gradline run compare --problem a --quiet --data 'a folder' --known /some/file.json.gz --seeds 3",
         ]
     )

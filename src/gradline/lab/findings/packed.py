@@ -258,7 +258,7 @@ def portable(commands: Iterable[str]) -> tuple[str, ...]:
     """Return the commands of a `commands.txt` without what belongs to one machine, each once."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     for option in PLACES:
-        parser.add_argument(option)
+        parser.add_argument(option, nargs="?")  # --tensorboard may have no value
     parser.add_argument("--quiet", action="store_true")
     rest = (parser.parse_known_args(shlex.split(command))[1] for command in commands)
     return tuple(dict.fromkeys(map(shlex.join, rest)))
