@@ -67,17 +67,7 @@ class Update:
     """
 
     def __init__(self, base: Optimizer) -> None:
-        closure = inspect.signature(base.step).parameters.get("closure")
-        if closure is not None and closure.default is inspect.Parameter.empty:
-            raise TypeError(
-                f"direction must be an optimizer whose step() needs no closure (its update is the direction, and "
-                f"the probes are gradline's), got {type(base).__name__}"
-            )
-        if isinstance(base, torch.optim.ASGD | torch.optim.Rprop | torch.optim.Adafactor):
-            raise TypeError(
-                f"direction must be an optimizer whose update is proportional to its learning rate (the search takes "
-                f"the learning rate's place), got {type(base).__name__}"
-            )
+        check_direction(type(base))
         self.base = base
         self._replaced: tuple[list[tuple[Tensor, Tensor]], list[tuple[dict[str, Any], float]]] = ([], [])
         self._trusted: Line | None = None  # the line for which the base left other parameters unchanged
@@ -237,6 +227,21 @@ class Update:
         self.base.__setstate__(state["attributes"])
         self._replaced = ([], [])
         self._trusted = None
+
+
+def check_direction(kind: type[Optimizer]) -> None:
+    """Raise a `TypeError` if the update of an optimizer cannot be a direction."""
+    closure = inspect.signature(kind.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise TypeError(
+            f"direction must be an optimizer whose step() needs no closure (its update is the direction, and "
+            f"the probes are gradline's), got {kind.__name__}"
+        )
+    if issubclass(kind, torch.optim.ASGD | torch.optim.Rprop | torch.optim.Adafactor):
+        raise TypeError(
+            f"direction must be an optimizer whose update is proportional to its learning rate (the search takes "
+            f"the learning rate's place), got {kind.__name__}"
+        )
 
 
 def set_lr(group: dict[str, Any], lr: float) -> None:

@@ -253,6 +253,12 @@ MISTAKES = {
     '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "adamm"': (
         r"line 4: method.direction: there is no direction 'adamm'; did you mean 'adam'"
     ),
+    '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "rprop"': (
+        "line 4: method.direction: must be an optimizer whose update is proportional to its learning rate .*, got Rprop"
+    ),
+    '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "lbfgs"': (
+        r"line 4: method.direction: must be an optimizer whose step\(\) needs no closure .*, got LBFGS"
+    ),
     '[[method]]\nname = "m"\nsearch = "GolsI"\ndirection = "adam"\ndirection_options = { lr = 1.0 }': (
         "line 5: method.direction_options.lr: there is no option of Adam 'lr'"
     ),

@@ -23,7 +23,7 @@ builder = "my_package.my_module:build" # takes a seed, returns a gradline.lab.pr
 name = "eager"
 search = "GolsI"                       # or "package.module:Class"
 options = { growth = 4.0 }
-direction = "adam"                     # any of torch.optim; default: steepest descent
+direction = "adam"                     # of torch.optim, or "package.module:Class"; default: steepest descent
 direction_options = { betas = [0.0, 0.999] }
 average = true                         # judge the model by an average of its points
 ```
@@ -255,8 +255,14 @@ def _direction(table: Value, base: SearchMethod | None) -> Direction | None:
     options = table.get("direction_options", {})
     if name.value is None:
         raise options.error("must go with a direction (they are its options)")
+    from gradline.torch.direction import check_direction
+
     options.table("betas = [0.9, 0.99]")
     kind = _found(name, find_direction, directions(), "direction")
+    try:
+        check_direction(kind)
+    except TypeError as error:
+        raise name.error(str(error).removeprefix("direction ")) from None
     takes = {one for one in inspect.signature(kind).parameters if one not in ("params", "lr")}
     options.only(takes, f"option of {kind.__name__}")
     return Direction.of(name.value, options.value)
