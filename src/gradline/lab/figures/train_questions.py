@@ -1,4 +1,4 @@
-"""Three figures of the study `train`, one for each question of a reader: how good, how much compute, where not.
+"""Three figures of the study `train`: how good Angle is without tuning, what compute it saves, and where it fails.
 
 Each has a function that computes its numbers from the runs, and one that draws them.
 """

@@ -1,4 +1,4 @@
-"""Cases of studies that compare methods: a setting, and what each method came to there over its seeds.
+"""Cases of studies that compare methods: a setting, and the results of each method there, over its seeds.
 
 Nothing is interpolated: a value at so many evaluations is the last one measured by then. A run that failed or diverged
 has an infinite loss at its end, and reached its target only if it did so before.

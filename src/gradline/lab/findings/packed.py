@@ -4,10 +4,10 @@ Of each run it has the whole configuration, the summary to nine digits and the r
 which tables, claims, figures and reports are made. Problems, methods and versions that runs share are written once, and
 the numbers of all curves together, column by column (see `gradline.lab.tools.packing`).
 
-What `findings.cases` reads from a packed run is what it reads from the whole one. The rows that measures are read
-from are written again with nine digits, and so is a row whose training loss rounding would take to the other side of
-its target. Validation losses and processor seconds, whose rows any target can choose, have five digits. The same runs
-give the same bytes.
+Comparisons (`findings.cases`) have the same results from a packed run as from the whole one, up to the digits kept:
+the rows that they are computed from are stored a second time, with nine digits, and so is a row whose training loss
+would be on the other side of its target after rounding. Validation losses and processor seconds have five digits
+elsewhere too, since their targets are not known when a file is packed. The same runs give the same bytes.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """`Trace`: one run in little space, with its whole configuration, its summary, and some rows of its table.
 
-The rule it obeys: nothing is interpolated. A row is one at which something was measured, and a value at so many
-evaluations is the last one measured by then. Of a run with many rows those are kept that are the last by a point of a
-grid, which all runs of one budget share, and those that measures of comparisons are read from: the first, the last
-within the budget, the last of all, and the first at a target.
+The rule it obeys: nothing is interpolated. A trace has only rows at which something was measured, and its value at a
+number of evaluations is the last one measured by then. All runs of one budget share a grid of numbers of evaluations.
+Of a run with many rows these are kept: the last row at or before each point of the grid, and the rows that comparisons
+are computed from, which are the first one, the last within the budget, the last of all, and the first whose training
+loss is at or below its target.
 """
 
 from __future__ import annotations

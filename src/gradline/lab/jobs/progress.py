@@ -1,4 +1,4 @@
-"""What those who watch a study are told, from the reports of its workers: progress, and results so far."""
+"""Progress and partial results of a study while it runs, from the reports of its workers."""
 
 from __future__ import annotations
 
