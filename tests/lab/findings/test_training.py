@@ -88,6 +88,12 @@ def test_ratios_are_of_medians_with_the_range_of_paired_seeds():
     assert (ratio.best, ratio.worst) == (pytest.approx(0.6), pytest.approx(1.1))
 
 
+def test_a_ratio_without_a_common_seed_is_that_of_medians():
+    unfinished = [one for one in runs() if one.seed == (1 if one.method == "angle" else 0) or one.seed == 1000]
+    (case,) = trained(unfinished, STUDY).cases
+    assert case.ratio("angle", "adamw-tuned") == (1.2, 1.2, 1.2)
+
+
 def test_a_method_against_another_over_cases():
     training = trained([*runs(), *runs(angle=(0.5, 0.5, 0.5), budget=SHORT)], STUDY)
     assert [case.short for case in training.cases] == [False, True]

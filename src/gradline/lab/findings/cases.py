@@ -171,10 +171,14 @@ class Case:
         return sorted(found, key=lambda entry: entry.validation_loss.median)
 
     def ratio(self, method: str, against: str) -> Spread:
-        """Return the validation loss of a method over that of another: of medians, then lowest and highest of seeds."""
+        """Return the validation loss of a method over that of another: of medians, then lowest and highest of seeds.
+
+        Without a seed that both have, as in a study that is not complete, all three are that of medians.
+        """
         one, other = self.entries[method], self.entries[against]
         paired = [ratio(one.losses[seed], other.losses[seed]) for seed in one.losses if seed in other.losses]
-        return Spread(ratio(one.validation_loss.median, other.validation_loss.median), min(paired), max(paired))
+        middle = ratio(one.validation_loss.median, other.validation_loss.median)
+        return Spread(middle, min(paired, default=middle), max(paired, default=middle))
 
 
 def ratio(one: float, other: float) -> float:
