@@ -45,6 +45,7 @@ from torch import Tensor
 
 from gradline.driver import Mark
 from gradline.protocol import Heading, Origin, Outcome, Record, Slope, Stop
+from gradline.searches.angle import AngleMemory
 from gradline.torch.angle_state import AngleState, Phase
 from gradline.torch.base import caller, warn_of
 from gradline.torch.buckets import (
@@ -189,11 +190,9 @@ class AngleSteps(AngleState):
             self._guard = self._guard.after(norm)
             return self._halve(buckets, _PATIENCE[False], Stop.STEP_MIN)
         halvings, self._failures = max(self._failures - _PATIENCE[scaled], 0), 0
-        state = self._driver.state
-        memory = self.search.count_step(state.memory, halvings)
-        self._driver.state = state._replace(memory=memory, iterations=state.iterations + 1, taken=state.taken + 1)
+        memory = self.search.count_step(self._driver.state.memory, halvings)
         self._context.statistics.keep()
-        self._move(buckets, norm, gu, norm * math.sqrt(uu))
+        self._move(buckets, memory, norm, gu, norm * math.sqrt(uu), counted=1)
         return True
 
     def _overshoots(self, buckets: list[Bucket], norm: float) -> bool:
@@ -201,10 +200,13 @@ class AngleSteps(AngleState):
         outlier = self._failures < LOOKS and self._guard.is_outlier(norm)
         return outlier and slope_along_step(buckets, self._context.ranks) > 0.0
 
-    def _move(self, buckets: list[Bucket], norm: float, gu: float, scale: float) -> None:
-        """Set the step from the angle between gradient and displacement, and take it in place."""
-        state = self._driver.state
-        memory = state.memory
+    def _move(
+        self, buckets: list[Bucket], memory: AngleMemory, norm: float, gu: float, scale: float, *, counted: int
+    ) -> None:
+        """Set the step from the angle between gradient and displacement, and take it in place.
+
+        `memory` is that of the step accepted here, which adds `counted` to the driver's counts.
+        """
         cosine = max(-1.0, min(1.0, gu / scale)) if scale > 0.0 else 0.0
         self._heading, self._before = (gu, scale), memory
         after = self.search.next_step(memory, cosine, faded=self._guard.has_faded(norm))
@@ -214,7 +216,10 @@ class AngleSteps(AngleState):
         self._moving = True
         for bucket in buckets:
             bucket.move(after.step, memory.taken + 1, factor * self._unscaled)
-        self._driver.state = state._replace(memory=after)
+        state = self._driver.state
+        self._driver.state = state._replace(
+            memory=after, iterations=state.iterations + counted, taken=state.taken + counted
+        )
         self._moving = False
 
     def _halve(self, buckets: list[Bucket], patience: int, stop: Stop) -> bool:
@@ -292,7 +297,8 @@ class AngleSteps(AngleState):
             bucket.accept_probe(outcome.step)
         self._context.statistics.keep()
         norm = math.sqrt(gg)
-        self._move(buckets, norm, outcome.step * gd, norm * outcome.step * math.sqrt(dd))
+        length = outcome.step * math.sqrt(dd)
+        self._move(buckets, driver.memory, norm, outcome.step * gd, norm * length, counted=0)  # `accept` has counted it
         return True
 
     def _to_probe(self, buckets: list[Bucket]) -> None:
