@@ -4,12 +4,21 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import example, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from gradline.protocol import Heading, Origin, Pending, Slope, Stop
 from gradline.searches import Angle, AngleMemory
-from gradline.searches.angle import EARLY, FIRST_PART
+from gradline.searches.angle import (
+    CLEAR_ERRORS,
+    CLEAR_PROBES,
+    CLEAR_SLOPES,
+    EARLY,
+    FIRST_PART,
+    NOISE_PART,
+    NOISE_SUM,
+    WARMUP_PART,
+)
 from gradline.testing import check_line_search
 
 NAN, INF = math.nan, math.inf
@@ -33,32 +42,71 @@ def told(pending, *slopes):
     return asked
 
 
-def test_the_first_search_doubles_until_the_slopes_are_positive_beyond_their_noise():
+def test_clear_slopes_end_the_first_search_by_five_sums_above_zero():
     pending = begun()
-    slopes = (-0.9, -0.8, 0.1, -0.6, 0.5, 0.9, 1.0, 1.0)  # one positive slope does not end it, four in a row do
+    slopes = (-0.9, -0.8, -0.8, -0.9, 0.1, -0.6, 0.5, 0.9, 1.0, 1.0, -0.1)  # the first positive one does not end it
     asked = told(pending, *slopes, 0.3)
-    assert asked[:-1] == [1e-3 * 2**k for k in range(8)]
-    assert asked[-1] == pytest.approx(FIRST_PART * math.sqrt(8e-3 * 128e-3))
-    assert (pending.outcome.step, pending.outcome.probe) == (asked[-1], 8)
+    assert asked[:-1] == pytest.approx([1e-4 * 2**k for k in range(11)])
+    assert asked[-1] == pytest.approx(FIRST_PART * 1e-4 * math.sqrt(2**5 * 2**10))
+    assert (pending.outcome.step, pending.outcome.probe) == (asked[-1], 11)
     assert pending.outcome.stop is Stop.SIGN_CHANGE
     assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1], asked[-1])
 
 
+NOISE = (0.3, -0.6, 0.4, -0.1, 0.5, 0.2, 0.6, 1.0, 0.9, 1.0, 1.0, 1.0)  # sums: 0.3, 0, 0.4, ..., 5.5, 6.5
+
+
+@pytest.mark.parametrize("guard", [None, 1000.0])
+def test_slopes_without_signal_end_the_first_search_by_a_sum_of_six_and_a_warmup_follows(guard):
+    pending = begun(Angle(guard=guard))
+    asked = told(pending, *NOISE, 0.3)
+    assert asked[:-1] == pytest.approx([1e-4 * 2**k for k in range(12)])
+    found = NOISE_PART * 1e-4 * 2**11
+    assert asked[-1] == pytest.approx(FIRST_PART * found)
+    warmup = pytest.approx(WARMUP_PART * found) if guard is None else 0.0
+    assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1], asked[-1], warmup)
+
+
+@given(st.lists(st.sampled_from([n / 8.0 for n in range(-10, 11) if n]), min_size=60, max_size=60))  # exact sums
+@example([-0.5] * 8 + [0.5] * 52)  # their variance is zero
+@example([-0.5, -0.5, -0.375, -0.125] + [0.125] * 56)
+def test_the_first_search_ends_where_its_rule_written_another_way_does(slopes):
+    clipped, clear, start, end = np.clip(slopes, -1.0, 1.0), False, 0, None  # start: of the sum
+    for n in range(1, len(slopes) + 1):
+        if n >= CLEAR_SLOPES and not clear:
+            limit = -CLEAR_ERRORS * clipped[:n].std(ddof=1) / math.sqrt(n)
+            assume(limit == 0.0 or abs(clipped[:n].mean() - limit) > 1e-9)
+            clear = clipped[:n].mean() <= limit
+        total = clipped[start:n].sum()
+        if total <= 0.0:
+            start = n
+        elif (n - start >= CLEAR_PROBES) if clear else total >= NOISE_SUM:
+            end = n
+            break
+    assume(end is not None and slopes[0] < 1.0)
+    pending = begun(Angle(step_max=1e100))
+    asked = told(pending, *slopes[:end])
+    assert asked == pytest.approx([1e-4 * 2.0**k for k in range(end)])
+    found = math.sqrt(1e-4 * 2.0 ** (start - 1) * asked[-1]) if clear else NOISE_PART * asked[-1]
+    assert pending.step == pytest.approx(FIRST_PART * found)
+
+
 def test_steep_slopes_count_as_the_slope_at_the_origin():
     pending = begun()
-    told(pending, -1.0, 1e9, 1e30, -0.9)
-    assert pending.step == pytest.approx(16e-3)
+    told(pending, -1.0, 1e9, 1e30, -0.9, 2.0, 3.0, 4.0, 5.0)
+    assert pending.step == pytest.approx(1e-4 * 2**8), "the sum of the last five is 0.1 + 4"
 
 
 def test_a_first_search_that_starts_uphill_ends_below_its_first_step():
     pending = begun()
-    told(pending, 0.9, 0.9, 0.9, 0.9)
-    assert pending.step == pytest.approx(FIRST_PART * math.sqrt(0.5e-3 * 8e-3))
+    told(pending, *[0.9] * 7)
+    assert pending.step == pytest.approx(FIRST_PART * NOISE_PART * 64e-4)
+    assert pending.step < 1e-4
 
 
 def test_a_first_guess_that_is_too_long_is_divided_a_few_times():
     pending = begun()
-    assert told(pending, 5.0, NAN, -0.5, -0.4) == [1e-3, 1e-3 / 16, 1e-3 / 256, 2e-3 / 256]
+    assert told(pending, 5.0, NAN, -0.5, -0.4) == [1e-4, 1e-4 / 16, 1e-4 / 256, 2e-4 / 256]
     pending = begun()
     told(pending, *[2.0] * 9)
     assert (pending.outcome.step, pending.outcome.probe, pending.outcome.stop) == (0.0, None, Stop.UPHILL)
@@ -66,16 +114,16 @@ def test_a_first_guess_that_is_too_long_is_divided_a_few_times():
 
 
 def test_a_first_search_that_never_goes_uphill_ends_at_the_largest_step():
-    pending = begun(Angle(step_max=5e-3))
+    pending = begun(Angle(step_max=5e-4))
     told(pending, -1.0, -1.0, -1.0)
-    assert (pending.outcome.step, pending.outcome.stop) == (4e-3, Stop.STEP_MAX)
+    assert (pending.outcome.step, pending.outcome.stop) == (4e-4, Stop.STEP_MAX)
 
 
 def test_what_is_not_finite_ends_the_doubling_and_is_never_accepted():
     pending = begun()
-    first = FIRST_PART * math.sqrt(1e-3 * 2e-3)
-    asked = told(pending, -1.0, NAN, NAN, NAN, -1.0)
-    assert asked == pytest.approx([1e-3, 2e-3, first, first, first / 2])
+    first = FIRST_PART * math.sqrt(8e-4 * 16e-4)
+    asked = told(pending, -1.0, -1.0, -1.0, -1.0, NAN, NAN, NAN, -1.0)
+    assert asked == pytest.approx([1e-4, 2e-4, 4e-4, 8e-4, 16e-4, first, first, first / 2])
     assert pending.outcome.step == asked[-1]
     pending = begun(memory=AngleMemory(0.1, 50, 0.0, 0.0, 0.0))
     assert told(pending, INF, NAN, INF, 3.0) == [0.1, 0.1, 0.05, 0.025]
@@ -106,7 +154,7 @@ def test_a_first_search_where_nothing_is_finite_is_made_again():
     assert (pending.outcome.stop, pending.outcome.memory) == (Stop.NON_FINITE, Angle().start())
 
 
-def reference(cosines, search, first):
+def reference(cosines, search, first, warmup):
     """The rule again, with sums over all cosines and steps instead of a memory."""
     steps, counted = [first], []
     for taken, cosine in enumerate(cosines, start=1):
@@ -119,6 +167,9 @@ def reference(cosines, search, first):
         power = climb - search.gain * counted[-1]
         change = min(math.log(2.0), max(-math.log(2.0), power / (horizon + EARLY)))
         steps.append(steps[-1] * math.exp(change))
+        assume(not warmup or abs(mean) > 1e-12)  # its sign decides
+        if mean < 0 and max(steps[:-1]) < warmup:
+            steps[-1] = max(steps[-1], min(1.1 * steps[-2], warmup))
         steps[-1] = min(search.step_max, max(search.step_min, steps[-1]))
     return steps[1:]
 
@@ -128,12 +179,14 @@ def reference(cosines, search, first):
     gain=st.floats(0.1, 100.0),
     climb=st.floats(0.0, 10.0),
     first=st.floats(1e-6, 10.0),
+    warmup=st.sampled_from([0.0, 2.0, 8.0]),
 )
-@example(cosines=[1.0] * 20 + [-0.2] * 15, gain=20.0, climb=10.0, first=1e-3)  # climbs from steps that were longer
-@example(cosines=[-1.0] * 30 + [1.0] * 5, gain=12.0, climb=1.0, first=1e-3)  # beyond the step of the first search
-def test_it_equals_the_rule_written_another_way(cosines, gain, climb, first):
+@example(cosines=[1.0] * 20 + [-0.2] * 15, gain=20.0, climb=10.0, first=1e-3, warmup=0.0)  # climbs from longer steps
+@example(cosines=[-1.0] * 30 + [1.0] * 5, gain=12.0, climb=1.0, first=1e-3, warmup=0.0)  # past the search's step
+@example(cosines=[-0.01] * 30 + [0.5] * 30 + [-0.01] * 9, gain=12.0, climb=1.0, first=1e-3, warmup=8.0)
+def test_it_equals_the_rule_written_another_way(cosines, gain, climb, first, warmup):
     search = Angle(gain=gain, climb=climb)
-    memory, steps = search.count_step(search.start()._replace(step=first)), []
+    memory, steps = search.count_step(search.start()._replace(step=first, warmup=warmup * first)), []
     for cosine in cosines:
         pending = begun(search, cosine, memory)
         steps.append(pending.step)
@@ -142,7 +195,7 @@ def test_it_equals_the_rule_written_another_way(cosines, gain, climb, first):
         assert pending.outcome.memory == search.count_step(search.next_step(memory, cosine))
         memory = pending.outcome.memory
     assert memory.taken == len(cosines) + 1
-    assert steps == pytest.approx(reference(cosines, search, first), rel=1e-6)
+    assert steps == pytest.approx(reference(cosines, search, first, warmup * first), rel=1e-6)
 
 
 MEMORIES = st.builds(
@@ -152,6 +205,7 @@ MEMORIES = st.builds(
     mean=st.floats(-1.0, 1.0),
     square=st.floats(0.0, 1.0),
     length=st.floats(0.0, 1e9),
+    warmup=st.just(0.0),
 )
 
 
@@ -169,6 +223,17 @@ def test_the_sign_of_the_cosine_is_the_sign_of_the_change(cosine, memory):
     assert after.step <= memory.step if cosine >= 0.0 else after.step >= memory.step
     assert (after.taken, after.length) == (memory.taken, memory.length)  # the step is not yet taken
     assert search.halve_step(after).step == after.step / 2.0
+
+
+def test_the_warmup_lengthens_the_step_unless_cosines_are_positive():
+    search = Angle(climb=0.0)
+    memory = search.count_step(search.start()._replace(step=1.0, warmup=2.0))
+    assert search.next_step(memory, 0.001).step < 1.0
+    for n in range(1, 8):
+        memory = search.count_step(search.next_step(memory, -1e-9))
+        assert memory.step == pytest.approx(1.1**n), "whatever the size of the cosine"
+    memory = search.next_step(memory, -1e-9)
+    assert (memory.step, search.next_step(memory, -1e-9).warmup) == (2.0, 0.0), "it ends at the step it leads to"
 
 
 def test_where_gradients_have_faded_the_step_grows_like_a_logarithm():
@@ -196,7 +261,7 @@ def test_small_cosines_that_agree_make_it_climb_and_noise_of_the_same_size_does_
         memory = search.count_step(search.start())
         for cosine in cosines:
             memory = search.count_step(search.next_step(memory, cosine))
-        return memory.step / 1e-3
+        return memory.step / 1e-4
 
     signs = np.random.default_rng(0).choice([-1.0, 1.0], 1000)
     assert climbed(-0.001 * np.ones(1000)) > 20.0
@@ -223,8 +288,8 @@ def test_a_guard_bounds_every_step_and_each_gradient_changes_it_little(cosines, 
     memory = search.count_step(search.start())
     steps = [memory.step]
     for n, cosine in enumerate(cosines, start=2):
-        fading = 1e-3 / math.sqrt(n)
-        m = min(n - 1, sum(steps) / steps[-1]) if steps[-1] < 32e-3 else n - 1
+        fading = 1e-4 / math.sqrt(n)
+        m = min(n - 1, sum(steps) / steps[-1]) if steps[-1] < 32e-4 else n - 1
         assert m >= 0.82 * (n - 1) / guard**2
         before = min(max(memory.step, fading / guard), fading * guard)  # known before the gradient of this step
         memory = search.count_step(search.next_step(memory, cosine))
@@ -290,6 +355,7 @@ def test_no_displacement_is_no_angle():
         AngleMemory(0.1, 1, 0.0, -1.0, 0.0),
         AngleMemory(0.1, 1, 0.0, 0.0, INF),
         AngleMemory(0.1, 1, 0.0, 0.0, 0.1, -0.1),
+        AngleMemory(0.1, 1, 0.0, 0.0, 0.1, 0.1, -0.1),
     ],
 )
 def test_a_memory_of_something_else_gets_its_sentence(memory):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from statistics import fmean, variance
 from typing import ClassVar, NamedTuple
 
 from gradline.protocol import Heading, Origin, Outcome, Slope, Stop
@@ -16,12 +17,22 @@ CHANGE_MAX = math.log(2.0)
 """Largest change of the logarithm of the step: a factor of two."""
 FIRST_GROWTH = 2.0
 """Factor between two probes of the first search."""
-FIRST_SUM = 3.0
-"""Sum of slopes, each at most 1 in units of the slope at the origin, at which the first search ends."""
-FIRST_SIGNIFICANCE = 2.0
-"""Ratio of the sum of slopes to the root of the sum of their squares at which the first search ends."""
 FIRST_PART = 1 / 32
 """Part that is taken of the step found by the first search."""
+CLEAR_SLOPES = 4
+"""How many slopes the first search needs before it can tell signal from noise."""
+CLEAR_ERRORS = 4.0
+"""How many standard errors the mean of the slopes has to be below zero to be signal."""
+CLEAR_PROBES = 5
+"""How many sums of slopes above zero in a row end the first search, if the slopes have had signal."""
+NOISE_SUM = 6.0
+"""Sum of slopes that ends the first search, if the slopes have been noise."""
+NOISE_PART = 1 / 16
+"""Part of its last step that the first search has found, if the slopes have been noise."""
+WARMUP_GROWTH = 1.1
+"""Smallest factor between two steps of the warm-up."""
+WARMUP_PART = 1 / 4
+"""Part of the step found at which the warm-up ends."""
 FIRST_RETREAT = 1 / 16
 """Factor of the first probe of the first search, if it is too long."""
 FIRST_RETREATS = 8
@@ -41,6 +52,8 @@ class AngleMemory(NamedTuple):
     """Sum of all steps taken."""
     first: float = 0.0
     """The first step taken; 0 before it."""
+    warmup: float = 0.0
+    """The step at which the warm-up ends; 0 without one, or after it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,8 +74,12 @@ class Angle:
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
-      It ends when the sum reaches 3, or twice the root of the sum of squares. A 32nd of the geometric mean of this
-      step and of the last one at which the sum was 0 is taken.
+      The slopes have signal once their mean is four standard errors below zero. Then the search ends when five sums in
+      a row are above 0, and has found the geometric mean of this step and of the last one at which the sum was 0.
+    * Slopes without signal are noise, and say nothing about the step until it is far too long: the search ends at a sum
+      of 6, and has found a 16th of this step.
+    * A 32nd of the step found is taken. After slopes without signal a warm-up follows: the step grows by at least 10 %
+      each time that the mean of the cosines is negative, up to a quarter of the step found.
     * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
       taken. The overshoot of earlier, longer steps stays in the displacement, and must not shrink short steps further.
       So α falls hardly faster than 1/n.
@@ -85,18 +102,18 @@ class Angle:
         step_min: the smallest step.
         step_max: the largest step.
         guard: keep step n between α₁/(`guard`·√n) and α₁·`guard`/√n, where α₁ is the first step taken. With it, along
-            steepest descent, training converges on convex losses ("A guarantee" in "How Angle works"). `None`: no such
-            bounds.
+            steepest descent, training converges on convex losses ("A guarantee" in "How Angle works"), and there is no
+            warm-up. `None`: no such bounds.
     """
 
     gain: float = 12.0
     climb: float = 1.0
-    step_first: float = 1e-3
+    step_first: float = 1e-4
     step_min: float = 1e-12
     step_max: float = 1e7
     guard: float | None = None
 
-    revision: ClassVar[int] = 10
+    revision: ClassVar[int] = 11
     """Raised when the rule or `gradline.Angle` takes other steps with the same settings: results are kept by it."""
     observes: ClassVar[type[Heading]] = Heading
     observes_at_probes: ClassVar[type[Slope]] = Slope
@@ -137,11 +154,14 @@ class Angle:
         if faded and change > 0.0 and 0.0 < found < memory.step:
             change *= found / memory.step
         step = memory.step * math.exp(change)
+        warmup = memory.warmup if memory.step < memory.warmup else 0.0
+        if warmup and mean < 0.0:
+            step = max(step, min(memory.step * WARMUP_GROWTH, warmup))
         if self.guard is not None:
             fading = memory.first / math.sqrt(n + 1)
             step = max(fading / self.guard, min(fading * self.guard, step))
         step = max(self.step_min, min(self.step_max, step))
-        return AngleMemory(step, n, mean, square, memory.length, memory.first)
+        return AngleMemory(step, n, mean, square, memory.length, memory.first, warmup)
 
     def count_step(self, memory: AngleMemory, halvings: int = 0) -> AngleMemory:
         """Return the memory after its step was taken, which was halved so many times.
@@ -149,9 +169,9 @@ class Angle:
         The next step is as if it had been halved once. After several halvings the data are more often at fault than the
         step, and the feedback would need long to double it again.
         """
-        step, taken, mean, square, length, first = memory
+        step, taken, mean, square, length, first, warmup = memory
         kept = step * 2.0 ** max(halvings - 1, 0)
-        return AngleMemory(kept, taken + 1, mean, square, length + step, first or kept)
+        return AngleMemory(kept, taken + 1, mean, square, length + step, first or kept, warmup)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
         """Return the memory with half the step, after a point that was rejected."""
@@ -180,14 +200,16 @@ class Angle:
             probes += 1
         if not (seen.finite and seen.slope < steep):
             return Outcome(0.0, None, Stop.UPHILL if seen.finite else Stop.NON_FINITE, memory)
-        total, squares, before = 0.0, 0.0, step / FIRST_GROWTH
+        slopes: list[float] = []
+        total, above, before, clear = 0.0, 0, step / FIRST_GROWTH, False
         while seen.finite:
             # A slope of exactly zero is a plateau, such as that of saturated outputs: the step is far too long.
-            relative = max(-1.0, min(1.0, seen.slope / steep)) if seen.slope != 0.0 else 1.0
-            total, squares = total + relative, squares + relative**2
+            slopes.append(max(-1.0, min(1.0, seen.slope / steep)) if seen.slope != 0.0 else 1.0)
+            clear = clear or _are_clear(slopes)
+            total, above = total + slopes[-1], above + 1
             if total <= 0.0:
-                total, squares, before = 0.0, 0.0, step
-            elif total >= min(FIRST_SUM, FIRST_SIGNIFICANCE * math.sqrt(squares)):
+                total, above, before = 0.0, 0, step
+            elif (above >= CLEAR_PROBES) if clear else (total >= NOISE_SUM):
                 break
             if FIRST_GROWTH * step > self.step_max:
                 if before == step:
@@ -196,8 +218,10 @@ class Angle:
             step *= FIRST_GROWTH
             seen = yield step
             probes += 1
-        step = max(FIRST_PART * math.sqrt(before * step), self.step_min)
-        return (yield from self._take(memory._replace(step=step), memory, probes, Stop.SIGN_CHANGE))
+        found = math.sqrt(before * step) if clear else NOISE_PART * step
+        warmup = 0.0 if clear or self.guard is not None else WARMUP_PART * found
+        planned = memory._replace(step=max(FIRST_PART * found, self.step_min), warmup=warmup)
+        return (yield from self._take(planned, memory, probes, Stop.SIGN_CHANGE))
 
     def _take(
         self, planned: AngleMemory, memory: AngleMemory, probes: int, stop: Stop
@@ -221,8 +245,17 @@ class Angle:
         return Outcome(memory.step, probe, stop, self.count_step(memory, halvings))
 
 
+def _are_clear(slopes: Sequence[float]) -> bool:
+    """Return whether the mean of the slopes is so far below zero that it is no noise."""
+    if len(slopes) < CLEAR_SLOPES:
+        return False
+    mean = fmean(slopes)
+    return mean < 0.0 and mean**2 * len(slopes) >= CLEAR_ERRORS**2 * variance(slopes, mean)
+
+
 def _check(memory: AngleMemory) -> None:
     numbers = tuple(memory) if isinstance(memory, AngleMemory) else ()
-    good = len(numbers) == 6 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
-    good = good and memory.step > 0.0 and min(memory.taken, memory.square, memory.length, memory.first) >= 0
+    good = len(numbers) == 7 and all(isinstance(n, float | int) and math.isfinite(n) for n in numbers)
+    good = good and memory.step > 0.0
+    good = good and min(memory.taken, memory.square, memory.length, memory.first, memory.warmup) >= 0
     require(good, "memory", "an AngleMemory", "it has the previous step", memory)
