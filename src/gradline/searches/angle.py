@@ -27,6 +27,8 @@ CLEAR_PROBES = 5
 """How many sums of slopes above zero in a row end the first search, if the slopes have had signal."""
 NOISE_SUM = 6.0
 """Sum of slopes that ends the first search, if the slopes have been noise."""
+NOISE_PROBES = 16
+"""How many slopes end the first search, if they have been noise."""
 NOISE_PART = 1 / 16
 """Part of its last step that the first search has found, if the slopes have been noise."""
 WARMUP_GROWTH = 1.1
@@ -77,7 +79,7 @@ class Angle:
       The slopes have signal once their mean is four standard errors below zero. Then the search ends when five sums in
       a row are above 0, and has found the geometric mean of this step and of the last one at which the sum was 0.
     * Slopes without signal are noise, and say nothing about the step until it is far too long: the search ends at a sum
-      of 6, and has found a 16th of this step.
+      of 6, or after 16 slopes, and has found a 16th of this step.
     * A 32nd of the step found is taken. After slopes without signal a warm-up follows: the step grows by at least 10 %
       each time that the mean of the cosines is negative, up to a quarter of the step found.
     * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
@@ -209,7 +211,7 @@ class Angle:
             total, above = total + slopes[-1], above + 1
             if total <= 0.0:
                 total, above, before = 0.0, 0, step
-            elif (above >= CLEAR_PROBES) if clear else (total >= NOISE_SUM):
+            if (above >= CLEAR_PROBES) if clear else (total >= NOISE_SUM or len(slopes) >= NOISE_PROBES):
                 break
             if FIRST_GROWTH * step > self.step_max:
                 if before == step:
