@@ -186,7 +186,7 @@ class Pretrained(Module):
         self.backbone = self.net[:2]
 
     def configure_optimizers(self):
-        return gradline.Angle(self.net[3].parameters())
+        return gradline.Angle(self.net[3].parameters(), step_first=1e-2)  # the first search ends in epoch 1
 
 
 class Unfreezing(BaseFinetuning):

@@ -10,8 +10,9 @@ from ranks.test_failures import Broken, Fragile
 from ranks.work import Trained, net
 from torch import nn
 
-TURNS = 20  # more than the first search needs, which is 11
-AFTER = 12  # turns after a checkpoint
+TURNS = 26
+LATER = 20  # more evaluations than the first search needs
+AFTER = 16  # turns after a checkpoint
 KINDS = ["ddp", "fsdp"]
 
 
@@ -74,8 +75,8 @@ def overshot(rank, size, kind):
     optimizer, steps, batch = problem.optimizer, [], None
     for turn in range(TURNS):
         optimizer.zero_grad()
-        batch = batch if turn == 16 else problem.draw()
-        (problem.loss(batch) * (-1e4 if turn in (15, 16) else 1.0)).backward()
+        batch = batch if turn == LATER + 1 else problem.draw()
+        (problem.loss(batch) * (-1e4 if turn in (LATER, LATER + 1) else 1.0)).backward()
         optimizer.step()
         steps.append(optimizer.last.step)
     return steps, joined(problem)
@@ -84,8 +85,8 @@ def overshot(rank, size, kind):
 @pytest.mark.parametrize("kind", KINDS)
 def test_ranks_reject_the_same_steps(two, kind):
     steps, points = overshot(0, 1, None)
-    assert steps[15] == steps[14]  # evaluated again
-    assert steps[16] == steps[14] / 2.0 > 0.0
+    assert steps[LATER] == steps[LATER - 1]  # evaluated again
+    assert steps[LATER + 1] == steps[LATER - 1] / 2.0 > 0.0
     answers = two(overshot, kind)
     for its_steps, its_points in answers:
         assert its_steps == answers[0][0]
@@ -213,7 +214,7 @@ def not_finite(rank, size, kind, first, times, factor):
 
 
 @pytest.mark.parametrize("factor", [float("nan"), 1e30], ids=["nan", "overflowing squares"])
-@pytest.mark.parametrize(("first", "times"), [(3, 2), (14, 1), (14, 3)])
+@pytest.mark.parametrize(("first", "times"), [(3, 2), (LATER, 1), (LATER, 3)])
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loss_that_is_not_finite_on_one_rank_is_so_for_all(two, kind, first, times, factor):
     (mine, points, averages), (its, its_points, its_averages) = two(not_finite, kind, first, times, factor)
@@ -228,7 +229,7 @@ def overflowing_shard(rank, size, what):
     for turn in range(TURNS):
         problem.closure()
         for parameter in problem.model.parameters():
-            if what == "gradients" and turn in (14, 15):
+            if what == "gradients" and turn in (LATER, LATER + 1):
                 parameter.grad.to_local().fill_(1e25 if rank else 1.0)
             elif what == "parameters" and turn == 3 and rank:
                 parameter.detach().to_local().fill_(float("inf"))
@@ -306,7 +307,7 @@ def resume(rank, size, folder, kind, turns, flat):
 
 
 @pytest.mark.parametrize(
-    ("kind", "turns", "flat"), [("ddp", 4, False), ("ddp", 15, True), ("fsdp", 4, True), ("fsdp", 15, False)]
+    ("kind", "turns", "flat"), [("ddp", 4, False), ("ddp", LATER, True), ("fsdp", 4, True), ("fsdp", LATER, False)]
 )
 def test_training_resumes_bit_for_bit(two, tmp_path, kind, turns, flat):
     saved = two(save, str(tmp_path), kind, turns, flat, False)
@@ -325,7 +326,7 @@ def resume_with_closure(rank, size, folder, kind, turns, flat):
     return numbers(problem), joined(problem), problem.whole()
 
 
-@pytest.mark.parametrize(("kind", "turns", "flat"), [("ddp", 4, True), ("ddp", 15, False), ("fsdp", 15, True)])
+@pytest.mark.parametrize(("kind", "turns", "flat"), [("ddp", 4, True), ("ddp", LATER, False), ("fsdp", LATER, True)])
 def test_a_checkpoint_of_eval_loses_nothing(two, tmp_path, kind, turns, flat):
     """Torch may load only tensors that a new optimizer has too; the point is then computed from the average."""
     saved = two(save, str(tmp_path), kind, turns, flat, True)
@@ -338,8 +339,8 @@ def test_a_checkpoint_of_eval_loses_nothing(two, tmp_path, kind, turns, flat):
 @pytest.mark.parametrize(("more", "flat"), [(True, True), (False, False)])
 def test_another_number_of_processes_resumes(two, three, tmp_path, more, flat):
     before, after = (two, three) if more else (three, two)
-    (step, _, *counts), points, averages = before(save, str(tmp_path), "fsdp", 15, flat, False)[0]
-    for mine, its_points, its_averages in after(resume, str(tmp_path), "fsdp", 15, flat):
+    (step, _, *counts), points, averages = before(save, str(tmp_path), "fsdp", LATER, flat, False)[0]
+    for mine, its_points, its_averages in after(resume, str(tmp_path), "fsdp", LATER, flat):
         assert mine[0] == pytest.approx(step, rel=1e-6)
         assert mine[2:] == tuple(counts)
         torch.testing.assert_close(its_points, points, rtol=1e-6, atol=1e-9)
@@ -366,7 +367,7 @@ def mixed(rank, size, model, dtype, scale, turns, evaluating):
 
 
 @pytest.mark.parametrize("evaluating", [False, True], ids=["points", "averages"])
-@pytest.mark.parametrize("turns", [4, 15])
+@pytest.mark.parametrize("turns", [4, LATER])
 @pytest.mark.parametrize(
     ("model", "dtype", "scale"),
     [(narrow, torch.float64, 1.0), (narrow, torch.bfloat16, 1.0), (net, torch.bfloat16, 0.01)],
