@@ -135,6 +135,7 @@ class Stop(Enum):
     STRONG_WOLFE = "value and slope satisfy the strong Wolfe conditions"
     TOLERANCE = "the bracket around the optimum is smaller than the tolerance"
     FIXED = "the step is fixed"
+    FIRST_STEP = "the first step is a small part of the longest one that was tried"
     ANGLE = "the step was set by the angle between the gradient and the displacement so far"
     STEP_MAX = "still downhill at the largest step allowed"
     STEP_MIN = "still uphill at the smallest step allowed"

@@ -18,7 +18,6 @@ from gradline.searches.angle import (
     NOISE_PART,
     NOISE_PROBES,
     NOISE_SUM,
-    WARMUP_PART,
 )
 from gradline.testing import check_line_search
 
@@ -48,9 +47,9 @@ def test_clear_slopes_end_the_first_search_by_five_sums_above_zero():
     slopes = (-0.9, -0.8, -0.8, -0.9, 0.1, -0.6, 0.5, 0.9, 1.0, 1.0, -0.1)  # the first positive one does not end it
     asked = told(pending, *slopes, 0.3)
     assert asked[:-1] == pytest.approx([1e-4 * 2**k for k in range(11)])
-    assert asked[-1] == pytest.approx(FIRST_PART * 1e-4 * math.sqrt(2**5 * 2**10))
+    assert asked[-1] == pytest.approx(1e-4 * 2**7.5 / 32)
     assert (pending.outcome.step, pending.outcome.probe) == (asked[-1], 11)
-    assert pending.outcome.stop is Stop.SIGN_CHANGE
+    assert pending.outcome.stop is Stop.FIRST_STEP
     assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1], asked[-1])
 
 
@@ -62,16 +61,60 @@ def test_slopes_without_signal_end_the_first_search_by_a_sum_of_six_and_a_warmup
     pending = begun(Angle(guard=guard))
     asked = told(pending, *NOISE, 0.3)
     assert asked[:-1] == pytest.approx([1e-4 * 2**k for k in range(12)])
-    found = NOISE_PART * 1e-4 * 2**11
-    assert asked[-1] == pytest.approx(FIRST_PART * found)
-    warmup = pytest.approx(WARMUP_PART * found) if guard is None else 0.0
+    found = 1e-4 * 2**11 / 16
+    assert asked[-1] == pytest.approx(found / 32)
+    warmup = pytest.approx(found / 4) if guard is None else 0.0
     assert pending.outcome.memory == AngleMemory(asked[-1], 1, 0.0, 0.0, asked[-1], asked[-1], warmup)
 
 
-def test_a_first_search_without_signal_has_an_end():
+@pytest.mark.parametrize("retreats", [0, 2])
+def test_a_first_search_without_signal_ends_after_sixteen_slopes(retreats):
     pending = begun()
-    asked = told(pending, *[0.1, -0.1] * (NOISE_PROBES // 2))
-    assert pending.step == pytest.approx(FIRST_PART * NOISE_PART * asked[-1])
+    asked = told(pending, *[5.0] * retreats, *[0.1, -0.1] * 8)
+    assert asked[-1] == pytest.approx(1e-4 / 16**retreats * 2**15)
+    assert pending.step == pytest.approx(asked[-1] / 16 / 32)
+
+
+@pytest.mark.parametrize(
+    ("slopes", "clear"),
+    [
+        ([-0.71, -0.29, -0.71, -0.29], True),  # 4.1 standard errors
+        ([-0.72, -0.28, -0.72, -0.28], False),  # 3.9
+        ([-0.5, -0.5, -0.5], False),
+        ([0.5, 0.5, 0.5, 0.5], False),
+    ],
+)
+def test_slopes_have_signal_if_four_or_more_are_four_standard_errors_below_zero(slopes, clear):
+    pending = begun()
+    asked = told(pending, *slopes, *[0.1] * 5)
+    assert (pending.step < asked[-1]) is clear
+
+
+def test_a_slope_of_zero_is_a_plateau_and_counts_as_one_of_a_steep_rise():
+    pending = begun()
+    asked = told(pending, *[-0.5] * 4, *[0.0] * 5)
+    assert pending.step < asked[-1]
+    pending = begun()
+    asked = told(pending, 0.1, *[0.0] * 6)
+    assert pending.step < asked[-1]
+
+
+def test_the_first_step_is_within_its_bounds():
+    pending = begun(Angle(step_min=5e-5))
+    told(pending, *[0.9] * 7)
+    assert pending.step == 5e-5
+    pending = begun(Angle(step_max=5e-4))
+    told(pending, 0.1, 0.1, -0.3)
+    assert pending.step == pytest.approx(4e-4 / 16 / 32), "slopes without signal are not downhill"
+
+
+def test_a_rejected_point_ends_the_warmup():
+    search = Angle()
+    assert search.halve_step(search.start()._replace(warmup=1.0)).warmup == 0.0
+    pending = begun()
+    asked = told(pending, *[0.9] * 7, NAN, NAN, 0.0)
+    assert asked[-1] == asked[-2] / 2.0
+    assert pending.outcome.memory.warmup == 0.0
 
 
 @given(st.lists(st.sampled_from([n / 8.0 for n in range(-10, 11) if n]), min_size=60, max_size=60))  # exact sums
@@ -241,6 +284,8 @@ def test_the_warmup_lengthens_the_step_unless_cosines_are_positive():
         assert memory.step == pytest.approx(1.1**n), "whatever the size of the cosine"
     memory = search.next_step(memory, -1e-9)
     assert (memory.step, search.next_step(memory, -1e-9).warmup) == (2.0, 0.0), "it ends at the step it leads to"
+    late = search.next_step(memory._replace(step=1.0, taken=400), -1e-9)
+    assert (late.step, late.warmup) == (pytest.approx(1.0), 0.0), "or after 400 steps"
 
 
 def test_where_gradients_have_faded_the_step_grows_like_a_logarithm():

@@ -206,6 +206,24 @@ def test_a_gradient_that_is_far_longer_or_shorter_ends_the_first_search(height, 
         assert points[2] == pytest.approx(2e-4 / 16.0 / 32.0), "one slope tells no signal from noise"
 
 
+def test_a_restart_forgets_how_long_gradients_were():
+    """With data whose gradients are ten thousand times as long, their length does not end the first search after it."""
+    point = nn.Parameter(torch.linspace(1.0, 2.0, 4, dtype=torch.float64))
+    optimizer = gradline.Angle([point])
+
+    def evaluations_of_first_search(scale):
+        before, taken = optimizer.evaluations, optimizer.iterations
+        while optimizer.iterations == taken:
+            optimizer.zero_grad()
+            (scale * point.square()).sum().backward()
+            optimizer.step()
+        return optimizer.evaluations - before
+
+    assert evaluations_of_first_search(1.0) > 8
+    optimizer.restart()
+    assert evaluations_of_first_search(1e4) > 8
+
+
 def test_a_first_search_with_a_far_longer_gradient_is_saved_and_resumed_bit_for_bit():
     for kind in (gradline.Angle, partial(plain_angle, step_max=1.0)):
         for calls in range(1, 8):

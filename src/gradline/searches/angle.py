@@ -35,6 +35,8 @@ WARMUP_GROWTH = 1.1
 """Smallest factor between two steps of the warm-up."""
 WARMUP_PART = 1 / 4
 """Part of the step found at which the warm-up ends."""
+WARMUP_STEPS = 400
+"""Number of steps after which the warm-up ends."""
 FIRST_RETREAT = 1 / 16
 """Factor of the first probe of the first search, if it is too long."""
 FIRST_RETREATS = 8
@@ -76,12 +78,14 @@ class Angle:
 
     * The first search doubles the step along the first direction, each time on the next mini-batch, and sums the
       slopes, each in units of |F'(0)| and at most 1; a sum below 0 is set to 0 (the test of Page for a change of sign).
-      The slopes have signal once their mean is four standard errors below zero. Then the search ends when five sums in
-      a row are above 0, and has found the geometric mean of this step and of the last one at which the sum was 0.
+      The slopes have signal once the mean of four or more is four standard errors below zero. Then the search ends when
+      five sums in a row are above 0, and has found the geometric mean of this step and of the last one at which the sum
+      was 0.
     * Slopes without signal are noise, and say nothing about the step until it is far too long: the search ends at a sum
       of 6, or after 16 slopes, and has found a 16th of this step.
     * A 32nd of the step found is taken. After slopes without signal a warm-up follows: the step grows by at least 10 %
-      each time that the mean of the cosines is negative, up to a quarter of the step found.
+      each time that the mean of the cosines is negative, until it is a quarter of the step found, a point was rejected,
+      or 400 steps were taken.
     * A positive c, and the second term, are multiplied by 2α/ᾱ if that is below 1, where ᾱ is the mean of all steps
       taken. The overshoot of earlier, longer steps stays in the displacement, and must not shrink short steps further.
       So α falls hardly faster than 1/n.
@@ -100,7 +104,8 @@ class Angle:
         gain: how strongly the step follows the cosine.
         climb: how strongly significantly negative cosines increase the step, however small they are.
         step_first: the first step probed. It suits directions of about unit size in each coordinate, such as Adam's;
-            for others the first search needs more probes.
+            for others the first search needs more probes. Where slopes are noise, the first step is at most 64 times
+            as long.
         step_min: the smallest step.
         step_max: the largest step.
         guard: keep step n between α₁/(`guard`·√n) and α₁·`guard`/√n, where α₁ is the first step taken. With it, along
@@ -156,7 +161,7 @@ class Angle:
         if faded and change > 0.0 and 0.0 < found < memory.step:
             change *= found / memory.step
         step = memory.step * math.exp(change)
-        warmup = memory.warmup if memory.step < memory.warmup else 0.0
+        warmup = memory.warmup if memory.step < memory.warmup and n < WARMUP_STEPS else 0.0
         if warmup and mean < 0.0:
             step = max(step, min(memory.step * WARMUP_GROWTH, warmup))
         if self.guard is not None:
@@ -176,8 +181,8 @@ class Angle:
         return AngleMemory(kept, taken + 1, mean, square, length + step, first or kept, warmup)
 
     def halve_step(self, memory: AngleMemory) -> AngleMemory:
-        """Return the memory with half the step, after a point that was rejected."""
-        return memory._replace(step=memory.step / 2.0)
+        """Return the memory with half the step, after a point that was rejected; this ends the warm-up."""
+        return memory._replace(step=memory.step / 2.0, warmup=0.0)
 
     def search(self, origin: Origin[Heading], memory: AngleMemory) -> Generator[float, Slope, Outcome[AngleMemory]]:
         """Return a search: after the first one, a single probe unless a point is not finite."""
@@ -203,7 +208,7 @@ class Angle:
         if not (seen.finite and seen.slope < steep):
             return Outcome(0.0, None, Stop.UPHILL if seen.finite else Stop.NON_FINITE, memory)
         slopes: list[float] = []
-        total, above, before, clear = 0.0, 0, step / FIRST_GROWTH, False
+        total, above, before, clear = 0.0, 0, 0.0, False
         while seen.finite:
             # A slope of exactly zero is a plateau, such as that of saturated outputs: the step is far too long.
             slopes.append(max(-1.0, min(1.0, seen.slope / steep)) if seen.slope != 0.0 else 1.0)
@@ -214,7 +219,7 @@ class Angle:
             if (above >= CLEAR_PROBES) if clear else (total >= NOISE_SUM or len(slopes) >= NOISE_PROBES):
                 break
             if FIRST_GROWTH * step > self.step_max:
-                if before == step:
+                if before == step and (clear or max(slopes) < 0.0):
                     return self._taken(memory._replace(step=step), probes - 1, Stop.STEP_MAX)
                 break
             step *= FIRST_GROWTH
@@ -223,7 +228,7 @@ class Angle:
         found = math.sqrt(before * step) if clear else NOISE_PART * step
         warmup = 0.0 if clear or self.guard is not None else WARMUP_PART * found
         planned = memory._replace(step=max(FIRST_PART * found, self.step_min), warmup=warmup)
-        return (yield from self._take(planned, memory, probes, Stop.SIGN_CHANGE))
+        return (yield from self._take(planned, memory, probes, Stop.FIRST_STEP))
 
     def _take(
         self, planned: AngleMemory, memory: AngleMemory, probes: int, stop: Stop

@@ -48,7 +48,7 @@ class LineSearchClassifier(ClassifierMixin, LineSearchEstimator):  # type: ignor
         batch_size: samples per mini-batch. `"auto"`: equal parts of at most 200 samples; with Angle, at least eight
             parts, so that a pass has some steps, unless there are at most 64 samples.
         max_iter: largest number of passes. A pass is as many evaluations as there are mini-batches, and continues to
-            the end of a search. Angle has one, of 8 to 15 evaluations, before its first step.
+            the end of a search. Angle has one, of 12 to 20 evaluations, before its first step.
         random_state: an integer makes training reproducible. The global generators of numpy and torch are not used,
             except numpy's to draw a seed if `None`.
         tol: training ends when more than `n_iter_no_change` passes in a row have not improved the lowest training loss

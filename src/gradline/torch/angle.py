@@ -29,7 +29,7 @@ class Angle(AngleSteps):
 
     Each step needs one gradient evaluation, as Adam's does. The step is the learning rate of Schedule-Free AdamW,
     adapted by the angle between the gradient and the displacement of the parameters (see
-    [`gradline.searches.Angle`][gradline.searches.Angle]). The first 8 to 15 evaluations search for the first step.
+    [`gradline.searches.Angle`][gradline.searches.Angle]). The first 12 to 20 evaluations search for the first step.
     Neither a schedule nor the length of training is needed: steps move an iterate, and the model is evaluated with the
     average of all iterates, in which late ones weigh more.
 

@@ -59,7 +59,7 @@ from gradline.torch.buckets import (
 from gradline.torch.distributed.settings import settings_of
 from gradline.torch.distributed.sharded import local
 from gradline.torch.measuring import extremes, to_host
-from gradline.torch.outliers import LOOKS
+from gradline.torch.outliers import LOOKS, OutlierGuard
 
 __all__ = ["AngleSteps"]
 
@@ -257,7 +257,7 @@ class AngleSteps(AngleState):
         self._failures = 0
         slope = length = math.nan
         if finite:
-            self._guard = self._guard._replace(start=0.0).after(math.sqrt(gg))
+            self._guard = OutlierGuard().after(math.sqrt(gg))
             for bucket in buckets:
                 bucket.aim(self._unscaled)
             _, slope, square, _ = self._measure(buckets)
